@@ -1,0 +1,205 @@
+package broker
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/wire/batch"
+)
+
+// breakByte changes the last byte of a partition's first segment.
+func breakByte(t *testing.T, p *Partition) {
+	t.Helper()
+	path := filepath.Join(p.log.Dir(), "00000000000000000000.log")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)-1] ^= 1
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBrokenBatchIsNotReplicated(t *testing.T) {
+	n := newFeedNet(t, 2)
+	var reported atomic.Pointer[Partition]
+	n.nodes[1].env.damaged = func(p *Partition) { reported.Store(p) }
+	n.install(1)
+	for _, v := range []string{"a", "b", "c"} {
+		n.append(1, 1, v)
+	}
+	breakByte(t, n.p(1))
+	n.install(2)
+	n.until("the damage is reported", func() bool { return reported.Load() != nil })
+	if reported.Load() != n.p(1) {
+		t.Error("the damage of another partition was reported")
+	}
+	n.until("the good batches are replicated", func() bool { return n.p(2).log.End() == 2 })
+
+	// What the controller does then: the broken replica loses its seat, the other leads.
+	n.applier.must(t, fsm.ReportDamaged{Broker: 1, BrokerEpoch: n.epochs[1], Items: []fsm.TopicPartition{n.tp}})
+	n.elect(2)
+	n.install(2)
+	n.append(2, 1, "d")
+	n.install(1)
+	n.equal(2, 1)
+	for b := range batch.Run(n.bytes(1)).Batches() {
+		if err := b.CheckCRC(); err != nil {
+			t.Errorf("the batch at %d is still broken: %v", b.Base(), err)
+		}
+	}
+}
+
+// TestHalfABatchIsNoTroubleOfTheConnection breaks the length of a batch that a leader
+// sends: what comes before arrives, and the leader finds out about its log.
+func TestHalfABatchIsNoTroubleOfTheConnection(t *testing.T) {
+	n := newFeedNet(t, 2)
+	var reported atomic.Pointer[Partition]
+	n.nodes[1].env.damaged = func(p *Partition) { reported.Store(p) }
+	n.install(1)
+	for _, v := range []string{"a", "b", "c"} {
+		n.append(1, 1, v)
+	}
+	if err := n.p(1).log.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	breakLength(t, n.p(1), len(n.bytes(1))/3)
+	n.install(2)
+	n.until("the damage is reported", func() bool { return reported.Load() != nil })
+	n.until("the good batch is replicated", func() bool { return n.p(2).log.End() == 1 })
+}
+
+// TestDamageFoundWhileServing breaks the length of a batch in the middle of a log
+// that is open: a read marks the log, and after the seat is given up it is cut there
+// and fetched again, by the node that led and by one that followed all the time.
+func TestDamageFoundWhileServing(t *testing.T) {
+	for _, broken := range []fsm.BrokerID{1, 2} {
+		n := newFeedNet(t, 3)
+		n.install(1, 2, 3)
+		for _, v := range []string{"a", "b", "c", "d"} {
+			n.append(1, -1, v)
+		}
+		n.until("all have everything", func() bool { return n.p(2).log.End() == 4 && n.p(3).log.End() == 4 })
+		p := n.p(broken)
+		var reported atomic.Pointer[Partition]
+		n.nodes[broken].env.damaged = func(p *Partition) { reported.Store(p) }
+		want := n.bytes(broken)
+		breakLength(t, p, len(want)/4)
+		if err := p.log.Flush(); err != nil { // only what was flushed is missed
+			t.Fatal(err)
+		}
+		if r, err := p.log.Read(1, 4, len(want)/4+1); err == nil {
+			r.Release()
+		}
+		if p.log.Damaged() == nil {
+			t.Fatalf("node %d: a read over a broken length found nothing", broken)
+		}
+		if reported.Load() != p {
+			t.Fatalf("node %d: the damage was not reported", broken)
+		}
+		n.install(broken) // it still has its seat: nothing is cut
+		if p.log.End() != 4 {
+			t.Fatalf("node %d: the log was cut to %d while the node was in the ISR", broken, p.log.End())
+		}
+		n.applier.must(t, fsm.ReportDamaged{Broker: broken, BrokerEpoch: n.epochs[broken], Items: []fsm.TopicPartition{n.tp}})
+		if broken == 1 {
+			n.elect(3)
+		}
+		n.install(3, broken)
+		n.until("the damaged replica has everything again", func() bool { return p.log.Damaged() == nil && p.log.End() == 4 })
+		if got := n.bytes(broken); string(got) != string(want) {
+			t.Errorf("node %d: the log differs from what it was", broken)
+		}
+	}
+}
+
+// breakLength makes the batch at a position longer than its segment.
+func breakLength(t *testing.T, p *Partition, at int) {
+	t.Helper()
+	path := filepath.Join(p.log.Dir(), "00000000000000000000.log")
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{0x20}, int64(at+8)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBatchThatBrokeOnItsWayIsSentAgain(t *testing.T) {
+	n := newFeedNet(t, 2)
+	n.install(1)
+	n.append(1, 1, "a")
+	n.p(1).suspect(0, 0) // its log is fine: nothing is reported, or the test fails
+	n.install(2)
+	n.equal(1, 2)
+}
+
+func TestMinInSyncDefault(t *testing.T) {
+	given := [][2]string{{"segment.bytes", "1048576"}}
+	got := withMinInSync(given, 2)
+	if want := [][2]string{{"segment.bytes", "1048576"}, {fsm.MinInsyncReplicas, "2"}}; !slices.Equal(got, want) {
+		t.Errorf("withMinInSync = %v, want %v", got, want)
+	}
+	if len(given) != 1 {
+		t.Error("the caller's configs were changed")
+	}
+	explicit := [][2]string{{fsm.MinInsyncReplicas, "1"}}
+	if got := withMinInSync(explicit, 2); !slices.Equal(got, explicit) {
+		t.Errorf("an explicit value became %v", got)
+	}
+}
+
+func TestAdvertisedAddress(t *testing.T) {
+	for advertise, want := range map[string]string{"": "127.0.0.1:", "example.org": "example.org:", "example.org:77": "example.org:77"} {
+		cfg := DefaultConfig()
+		cfg.DataDir = t.TempDir()
+		cfg.ClientListen, cfg.PeerListen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+		cfg.Advertise = advertise
+		n, err := Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Addr(); !strings.HasPrefix(got, want) {
+			t.Errorf("advertise %q: clients are told %s, want %s…", advertise, got, want)
+		}
+		if n.AdminAddr() == nil || !n.Ready() || n.ClusterID() == "" {
+			t.Errorf("admin %v, ready %v, cluster %q", n.AdminAddr(), n.Ready(), n.ClusterID())
+		}
+		n.Abort()
+	}
+}
+
+// TestDamageIsNotCutForASeat elects a node again before the report of its damage is
+// in. It has a seat in the ISR, and so must keep the records behind the damage: the
+// others follow what it leads with.
+func TestDamageIsNotCutForASeat(t *testing.T) {
+	s := newStand(t)
+	s.host(1, 2, 3)
+	for range 3 {
+		s.mustAppend(1, "x")
+	}
+	s.p.mu.Lock()
+	s.p.corrupt = 1
+	s.p.mu.Unlock()
+	s.elect(2)
+	s.elect(1)
+	if end := s.p.log.End(); end != 3 {
+		t.Fatalf("the log of a leader that was elected for its seat was cut to %d", end)
+	}
+	s.p.giveUp(s.state().LeaderEpoch)
+	if end := s.p.log.End(); end != 3 {
+		t.Fatalf("a leader cut its log to %d in the middle of its epoch", end)
+	}
+	s.p.giveUp(s.state().LeaderEpoch + 1)
+	if end := s.p.log.End(); end != 1 {
+		t.Errorf("a log that has to lead with what is left ends at %d, want 1", end)
+	}
+}

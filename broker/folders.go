@@ -1,0 +1,178 @@
+package broker
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/storage"
+)
+
+const (
+	// folderRetry lies between two tries to make or remove a folder after a failure.
+	folderRetry = time.Second
+	// folderRound is how many folders are made or removed before the reconciler
+	// looks at a newer Image: a few milliseconds of work.
+	folderRound = 32
+	// folderWorkers work on one round side by side, since each waits for the disk.
+	folderWorkers = 8
+)
+
+// folderWork is what remains to be done to the folders. Removals go first, so
+// that a name is free before it is used again, and a deletion is confirmed only
+// when no removal is left. The reconciler owns it.
+type folderWork struct {
+	leaving []*storage.Log
+	buried  []fsm.TopicID
+	missing map[fsm.TopicPartition]*fsm.Topic
+
+	failedLeaving []*storage.Log
+	failedMissing map[fsm.TopicPartition]*fsm.Topic
+}
+
+func newFolderWork() folderWork {
+	return folderWork{missing: map[fsm.TopicPartition]*fsm.Topic{}, failedMissing: map[fsm.TopicPartition]*fsm.Topic{}}
+}
+
+func (w *folderWork) make(tp fsm.TopicPartition, t *fsm.Topic) {
+	if w.failedMissing[tp] == nil {
+		w.missing[tp] = t
+	}
+}
+
+func (w *folderWork) remove(l *storage.Log) { w.leaving = append(w.leaving, l) }
+
+func (w *folderWork) bury(id fsm.TopicID) { w.buried = append(w.buried, id) }
+
+// forget drops a folder that need not be made any more.
+func (w *folderWork) forget(tp fsm.TopicPartition) {
+	delete(w.missing, tp)
+	delete(w.failedMissing, tp)
+}
+
+func (w *folderWork) anyFailed() bool { return len(w.failedLeaving)+len(w.failedMissing) > 0 }
+
+func (w *folderWork) retry() {
+	w.leaving, w.failedLeaving = append(w.leaving, w.failedLeaving...), nil
+	for tp, t := range w.failedMissing {
+		w.missing[tp] = t
+	}
+	clear(w.failedMissing)
+}
+
+// folders does one round of the work and tells whether there was any.
+func (r *reconciler) folders() bool {
+	w := &r.work
+	switch {
+	case len(w.leaving) > 0:
+		r.removeSome()
+	case len(w.buried) > 0 && len(w.failedLeaving) == 0:
+		for _, id := range w.buried {
+			r.keeper.confirm(id)
+		}
+		w.buried = nil
+	case len(w.missing) > 0:
+		r.makeSome()
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *reconciler) removeSome() {
+	w := &r.work
+	n := min(len(w.leaving), folderRound)
+	some := w.leaving[:n]
+	errs := sideBySide(n, func(i int) error { return r.discard(r.last, some[i]) })
+	for i, err := range errs {
+		if err != nil {
+			r.log.Error("cannot remove a replica, will try again", "error", err)
+			w.failedLeaving = append(w.failedLeaving, some[i])
+		}
+	}
+	w.leaving = w.leaving[n:]
+}
+
+func (r *reconciler) makeSome() {
+	w := &r.work
+	var tps []fsm.TopicPartition
+	for tp := range w.missing {
+		if tps = append(tps, tp); len(tps) == folderRound {
+			break
+		}
+	}
+	made := make([]*Partition, len(tps))
+	errs := sideBySide(len(tps), func(i int) (err error) {
+		made[i], err = r.create(r.last, tps[i], w.missing[tps[i]].Name)
+		return err
+	})
+	for i, tp := range tps {
+		t := w.missing[tp]
+		delete(w.missing, tp)
+		if errs[i] != nil {
+			r.log.Error("cannot make a replica, will try again", "topic", t.Name, "partition", tp.Partition, "error", errs[i])
+			w.failedMissing[tp] = t
+			continue
+		}
+		r.replicas.put(made[i])
+		if now, ok := r.last.Topic(tp.Topic); ok {
+			t = now // configured anew since
+		}
+		if s, ok := r.last.Partition(tp); ok {
+			r.place(r.last, tp, t, s)
+		}
+	}
+}
+
+// create makes the folder. A log that has the name and another id belongs to an
+// earlier topic and makes room first.
+func (r *reconciler) create(im *fsm.Image, tp fsm.TopicPartition, name string) (*Partition, error) {
+	if old := r.dir.Log(name, tp.Partition); old != nil {
+		if fsm.TopicID(old.ID()) == tp.Topic {
+			return newPartition(tp, old, r.env), nil
+		}
+		if err := r.discard(im, old); err != nil {
+			return nil, err
+		}
+	}
+	l, err := r.dir.Create(name, tp.Partition, storage.ID(tp.Topic))
+	if err != nil {
+		return nil, err
+	}
+	return newPartition(tp, l, r.env), nil
+}
+
+// discard removes a folder on a tombstone, and otherwise sets it aside.
+func (r *reconciler) discard(im *fsm.Image, l *storage.Log) error {
+	if _, buried := im.Tombstone(fsm.TopicID(l.ID())); buried {
+		if err := r.dir.Delete(l); err != nil {
+			return fmt.Errorf("delete the replica %s-%d: %w", l.Topic(), l.Partition(), err)
+		}
+		return nil
+	}
+	r.log.Error("replica is not known to the cluster and was set aside", "topic", l.Topic(), "partition", l.Partition(), "dir", l.Dir())
+	if err := r.dir.Stray(l); err != nil {
+		return fmt.Errorf("set aside the replica %s-%d: %w", l.Topic(), l.Partition(), err)
+	}
+	return nil
+}
+
+// sideBySide calls f for 0 to n-1 on a few goroutines and waits for all.
+func sideBySide(n int, f func(int) error) []error {
+	errs := make([]error, n)
+	if n == 1 {
+		errs[0] = f(0)
+		return errs
+	}
+	var workers sync.WaitGroup
+	for first := range min(n, folderWorkers) {
+		workers.Go(func() {
+			for i := first; i < n; i += folderWorkers {
+				errs[i] = f(i)
+			}
+		})
+	}
+	workers.Wait()
+	return errs
+}

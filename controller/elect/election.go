@@ -1,0 +1,147 @@
+package elect
+
+import (
+	"slices"
+
+	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/wire/batch"
+)
+
+// Leader chooses a leader for a partition that has none: the first replica, in
+// order of preference, that is in the ISR and eligible, else the first such in
+// the ELR. The others of the ISR keep their seats as far as they are eligible. It
+// reports whether there is a leader. When nobody is left in either, Recovery finds
+// one.
+func Leader(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition) (fsm.LeaderChange, bool) {
+	isr := members(im, p.Replicas, p.ISR)
+	leader := fsm.NoBroker
+	if len(isr) > 0 {
+		leader = isr[0]
+	} else if elr := members(im, p.Replicas, p.ELR); len(elr) > 0 {
+		leader, isr = elr[0], elr[:1]
+	}
+	if leader == fsm.NoBroker {
+		return fsm.LeaderChange{}, false
+	}
+	return change(tp, p, leader, isr), true
+}
+
+// Leaders chooses leaders for all partitions that have none and could have one,
+// in order of topic id and number. Its cost is proportional to the number of
+// partitions without a leader.
+func Leaders(im *fsm.Image) []fsm.LeaderChange {
+	var out []fsm.LeaderChange
+	for tp, p := range im.Leaderless() {
+		if c, ok := Leader(im, tp, p); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// HandOff takes a stopping broker out of every ISR that has another eligible
+// member, and gives what it leads to the first such in order of preference.
+// Where it is the only one it keeps its seat: it stays leader until it is fenced,
+// and remains the one that can lead after its return.
+func HandOff(im *fsm.Image, stopping fsm.BrokerID) []fsm.LeaderChange {
+	var out []fsm.LeaderChange
+	for tp, p := range im.Hosted(stopping) {
+		if !slices.Contains(p.ISR, stopping) {
+			continue
+		}
+		rest := slices.DeleteFunc(members(im, p.Replicas, p.ISR), func(id fsm.BrokerID) bool { return id == stopping })
+		if len(rest) == 0 {
+			continue
+		}
+		leader := p.Leader
+		if !slices.Contains(rest, leader) {
+			leader = rest[0]
+		}
+		out = append(out, change(tp, p, leader, rest))
+	}
+	return out
+}
+
+// LogEnd is where one replica's log ends, as its broker reports it.
+type LogEnd struct {
+	Broker fsm.BrokerID
+	Epoch  batch.Epoch // of the last batch
+	End    batch.Offset
+	// Damaged: records below End, or between End and what was once written, are
+	// missing or corrupt.
+	Damaged bool
+}
+
+// better tells whether e's log goes on where o's ends, or replaced its end.
+func (e LogEnd) better(o LogEnd) bool {
+	return e.Epoch > o.Epoch || e.Epoch == o.Epoch && e.End > o.End
+}
+
+// LastMembers returns whose logs must be compared before the partition can lead
+// again at the risk of loss, and whether the time has come: nobody is left in
+// ISR and ELR, and all of the last members are back.
+func LastMembers(im *fsm.Image, p fsm.Partition) ([]fsm.BrokerID, bool) {
+	if p.Leader != fsm.NoBroker || len(p.ISR)+len(p.ELR) > 0 || len(p.LastMembers) == 0 {
+		return nil, false
+	}
+	return p.LastMembers, len(members(im, p.Replicas, p.LastMembers)) == len(p.LastMembers)
+}
+
+// Undecided lists the partitions, in order of topic id and number, whose last
+// members are all back and must be asked where their logs end; Recover decides
+// with the answers. A sole last member is asked, too: its log may be damaged.
+func Undecided(im *fsm.Image) []fsm.TopicPartition {
+	var out []fsm.TopicPartition
+	for tp, p := range im.Leaderless() {
+		if _, ready := LastMembers(im, p); ready {
+			out = append(out, tp)
+		}
+	}
+	return out
+}
+
+// Recover chooses the last member whose log has the greatest (last epoch, end)
+// and is not damaged, the more preferred replica among equals. It returns false
+// while a last member is missing from ends or away, and when all are damaged. The
+// partition is marked recovering: records that were acknowledged may be lost.
+func Recover(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEnd) (fsm.LeaderChange, bool) {
+	last, ready := LastMembers(im, p)
+	if !ready {
+		return fsm.LeaderChange{}, false
+	}
+	best := LogEnd{Broker: fsm.NoBroker}
+	for _, id := range last {
+		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
+		if i < 0 {
+			return fsm.LeaderChange{}, false
+		}
+		if e := ends[i]; !e.Damaged && (best.Broker == fsm.NoBroker || e.better(best)) {
+			best = e
+		}
+	}
+	if best.Broker == fsm.NoBroker {
+		return fsm.LeaderChange{}, false
+	}
+	c := change(tp, p, best.Broker, []fsm.BrokerID{best.Broker})
+	c.Recovering = true
+	return c, true
+}
+
+// change is a leader change decided at the present state of p.
+func change(tp fsm.TopicPartition, p fsm.Partition, leader fsm.BrokerID, isr []fsm.BrokerID) fsm.LeaderChange {
+	return fsm.LeaderChange{
+		TP: tp, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch,
+		Leader: leader, ISR: isr,
+	}
+}
+
+// members returns the eligible brokers of list in the order of replicas.
+func members(im *fsm.Image, replicas, list []fsm.BrokerID) []fsm.BrokerID {
+	var out []fsm.BrokerID
+	for _, id := range replicas {
+		if slices.Contains(list, id) && im.Eligible(id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}

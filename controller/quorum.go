@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/wire/codec"
+)
+
+// Quorum is the state of the metadata log as its leader sees it.
+type Quorum struct {
+	Leader fsm.BrokerID
+	// Term is Raft's, Commit the last index that a majority holds.
+	Term   uint64
+	Commit uint64
+	// Voters and Observers are the servers that vote and the others.
+	Voters, Observers []QuorumServer
+}
+
+// QuorumServer is one server of the metadata log.
+type QuorumServer struct {
+	ID     fsm.BrokerID
+	Folder [16]byte
+	// Last is the index of its last entry, -1 when it has not been heard in this term.
+	Last int64
+	// Answered is when it last answered, CaughtUp when it was last seen to have all that was
+	// committed, in ms; -1 when not in this term.
+	Answered, CaughtUp int64
+}
+
+// Quorum asks the controller how far the servers of the metadata log are.
+func (n *Node) Quorum(ctx context.Context) (Quorum, error) {
+	ctx, cancel := n.bounded(ctx)
+	defer cancel()
+	rep, err := n.call(ctx, &quorumRequest{})
+	if err != nil {
+		return Quorum{}, err
+	}
+	return rep.(*quorumReply).q, nil
+}
+
+type quorumRequest struct{}
+
+func (*quorumRequest) op() op            { return opQuorum }
+func (*quorumRequest) repeatable() bool  { return true }
+func (*quorumRequest) code(*codec.Coder) {}
+
+type quorumReply struct{ q Quorum }
+
+func (r *quorumReply) code(c *codec.Coder) {
+	codeBroker(c, &r.q.Leader)
+	c.Uint64(&r.q.Term)
+	c.Uint64(&r.q.Commit)
+	for _, list := range []*[]QuorumServer{&r.q.Voters, &r.q.Observers} {
+		codec.ArrayOf(c, list, 64, func(c *codec.Coder, s *QuorumServer) {
+			codeBroker(c, &s.ID)
+			c.UUID(&s.Folder)
+			c.Int64(&s.Last)
+			c.Int64(&s.Answered)
+			c.Int64(&s.CaughtUp)
+		})
+	}
+}
+
+// quorum tells what this node, leading, knows of the servers. The leadership is verified
+// first, so that a deposed controller does not answer.
+func (t *term) quorum(ctx context.Context) (reply, error) {
+	r := t.n.raft
+	if err := t.n.awaitRaft(ctx, r.VerifyLeader, "verify the leadership"); err != nil {
+		return nil, err
+	}
+	term, _ := strconv.ParseUint(r.Stats()["term"], 10, 64) // Raft writes the number
+	last, now := r.LastIndex(), time.Now().UnixMilli()
+	q := Quorum{Leader: t.n.id.NodeID, Term: term, Commit: r.CommitIndex()}
+	for _, s := range r.GetConfiguration().Configuration().Servers {
+		id, folder, ok := parseServerID(s.ID)
+		if !ok {
+			continue
+		}
+		server := QuorumServer{ID: id, Folder: folder, Last: int64(last), Answered: now, CaughtUp: now}
+		if id != t.n.id.NodeID {
+			server = t.n.transport.heard.server(s.ID, id, folder, term)
+		}
+		if s.Suffrage == raft.Voter {
+			q.Voters = append(q.Voters, server)
+		} else {
+			q.Observers = append(q.Observers, server)
+		}
+	}
+	return &quorumReply{q: q}, nil
+}
+
+// followerEnds notes how far followers are, by their answers to this node as leader.
+type followerEnds struct {
+	mu   sync.Mutex // a leaf
+	ends map[raft.ServerID]followerEnd
+}
+
+// followerEnd is one follower in one term.
+type followerEnd struct {
+	term, last         uint64
+	answered, caughtUp time.Time
+}
+
+func newFollowerEnds() *followerEnds {
+	return &followerEnds{ends: make(map[raft.ServerID]followerEnd)}
+}
+
+// noted takes an answer that accepted what the leader of term sent; last is where the
+// follower's log ends by it, committed the highest index known to be committed.
+func (f *followerEnds) noted(id raft.ServerID, term, last, committed uint64, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.ends[id]
+	if e.term != term {
+		e = followerEnd{term: term}
+	}
+	e.last, e.answered = max(e.last, last), now
+	if committed > 0 && e.last >= committed {
+		e.caughtUp = now
+	}
+	f.ends[id] = e
+}
+
+// server is what is known of a follower in a term.
+func (f *followerEnds) server(name raft.ServerID, id fsm.BrokerID, folder [16]byte, term uint64) QuorumServer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := QuorumServer{ID: id, Folder: folder, Last: -1, Answered: -1, CaughtUp: -1}
+	e := f.ends[name]
+	if e.term != term {
+		return s
+	}
+	s.Last, s.Answered = int64(e.last), e.answered.UnixMilli()
+	if !e.caughtUp.IsZero() {
+		s.CaughtUp = e.caughtUp.UnixMilli()
+	}
+	return s
+}

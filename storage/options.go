@@ -1,0 +1,136 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Options are the settings of a Dir. The zero value of a field stands for its
+// default, except FlushInterval.
+type Options struct {
+	// SegmentBytes: a segment is closed before it grows past this size.
+	SegmentBytes int64
+	// IndexIntervalBytes: bytes of log between two index entries.
+	IndexIntervalBytes int
+	// GateWidth: how many blocking file calls may run at once, a quarter of them
+	// kept for writers. Each costs an OS thread while it blocks.
+	GateWidth int
+	// MaxOpenFiles: how many descriptors of segments stay open, one half for
+	// readers and one for writers. Descriptors in use are never closed, so more
+	// can be open for a moment.
+	MaxOpenFiles int
+	// FlushInterval bounds how long written bytes stay unsynced. Zero or less:
+	// the Dir starts no goroutine and the owner calls Tick.
+	FlushInterval time.Duration
+	// FlushBytes: a flush begins before its time when so many bytes are unsynced.
+	// Negative: for no number of them.
+	FlushBytes int64
+	// CheckpointInterval: how often recovery points and high watermarks are
+	// written down, when they changed.
+	CheckpointInterval time.Duration
+	// SnapshotBytes: bytes of log after which the state of the producers is
+	// written down, which bounds what a restart must read for it.
+	SnapshotBytes int64
+	// ProducerExpiry: how long an idle idempotent producer is remembered.
+	ProducerExpiry time.Duration
+	// MaxProducers bounds the producers remembered for one partition; beyond it
+	// those idle longest are forgotten.
+	MaxProducers int
+	// MinFreeBytes: below this much room appends are refused with ErrFull, so
+	// that metadata and checkpoints can still be written. Negative: no reserve.
+	MinFreeBytes int64
+	// ScrubRate: how many bytes a second a scrub reads to prove what nobody has read
+	// since the folder was opened. Negative: there is none, unless the owner calls Scrub.
+	ScrubRate int64
+	// ScrubInterval: how long proven bytes are believed. Negative: always.
+	ScrubInterval time.Duration
+	// Now is the clock; it times checkpoints and producers, never records.
+	Now func() time.Time
+	// Logger gets what an operator should know.
+	Logger hclog.Logger
+}
+
+// DefaultOptions returns Kafka's defaults where Kafka has them.
+func DefaultOptions() Options {
+	return Options{
+		SegmentBytes:       1 << 30,
+		IndexIntervalBytes: 4096,
+		GateWidth:          64,
+		MaxOpenFiles:       4096,
+		FlushInterval:      time.Second,
+		FlushBytes:         64 << 20,
+		CheckpointInterval: 5 * time.Second,
+		SnapshotBytes:      16 << 20,
+		ProducerExpiry:     24 * time.Hour,
+		MaxProducers:       16384,
+		MinFreeBytes:       64 << 20,
+		ScrubRate:          8 << 20,
+		ScrubInterval:      7 * 24 * time.Hour,
+		Now:                time.Now,
+		Logger:             hclog.NewNullLogger(),
+	}
+}
+
+// minGateWidth leaves one place for writers and three for readers.
+const minGateWidth = 4
+
+// withDefaults fills in what the caller left zero and bounds what Kafka's
+// formats bound: positions in an index are 31 bits.
+func (o Options) withDefaults() Options {
+	d := DefaultOptions()
+	setDefault(&o.SegmentBytes, d.SegmentBytes)
+	o.SegmentBytes = min(o.SegmentBytes, math.MaxInt32)
+	setDefault(&o.IndexIntervalBytes, d.IndexIntervalBytes)
+	setDefault(&o.GateWidth, d.GateWidth)
+	o.GateWidth = max(o.GateWidth, minGateWidth)
+	setDefault(&o.MaxOpenFiles, d.MaxOpenFiles)
+	setDefault(&o.FlushBytes, d.FlushBytes)
+	setDefault(&o.CheckpointInterval, d.CheckpointInterval)
+	setDefault(&o.SnapshotBytes, d.SnapshotBytes)
+	setDefault(&o.ProducerExpiry, d.ProducerExpiry)
+	setDefault(&o.MaxProducers, d.MaxProducers)
+	setDefault(&o.MinFreeBytes, d.MinFreeBytes)
+	setDefault(&o.ScrubRate, d.ScrubRate)
+	setDefault(&o.ScrubInterval, d.ScrubInterval)
+	if o.Now == nil {
+		o.Now = d.Now
+	}
+	if o.Logger == nil {
+		o.Logger = d.Logger
+	}
+	return o
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// isFull tells whether a write was refused for want of room.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isCrowded tells whether a file could not be opened because too many are.
+func isCrowded(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// passing returns the error to answer with when one of the disk will pass (no
+// room, no descriptors), and nil when nothing can be sure after it.
+func passing(err error) error {
+	switch {
+	case isFull(err):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case isCrowded(err):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package codec
+
+// raceDetector tells that allocations are not what they are without it.
+const raceDetector = true
