@@ -16,10 +16,19 @@ CHAOS    ?= 24
 SHORT    := kill,kill-back,term,pause,cut,cut-peers,cut-out,reply-loss,cut-tail,wipe-partitions,elect,churn,wipe
 KINDS    ?=
 LINT     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+RETEST   := gotest.tools/gotestsum@v1.13.0
 GOBIN    := $(CURDIR)/bin
+
+# $(call suite,flags,packages) runs tests. In CI a test that failed is run once more, by itself, and listed: the machine
+# is shared, and each commit runs some thousand tests that talk over real sockets. A data race is never run again.
+ifdef CI
+suite = $(GOBIN)/gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race --packages="$(2)" -- $(1)
+else
+suite = $(GO) test $(1) $(2)
+endif
 export CGO_ENABLED := 0
 
-.PHONY: build demo test race explore lint golden fuzz sim mutants bench cluster failover failover-many groups hostile chaos chaos-short chaos-figures chaos-mutants soak compat ci clean
+.PHONY: build demo test race explore lint retest golden fuzz sim mutants bench cluster failover failover-many groups hostile chaos chaos-short chaos-figures chaos-mutants soak compat ci clean
 
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
@@ -28,10 +37,10 @@ demo: build ## three real nodes, produce, consume, kill a leader, lose nothing
 	./bin/weir demo --once
 
 test: ## all tests that need only Go, with invariant checks on
-	$(GO) test -timeout 30m -tags invariants ./...
+	$(call suite,-timeout 30m -tags invariants,./...)
 
 race: ## the same under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -tags invariants $$($(GO) list ./... | grep -v /integration/)
+	CGO_ENABLED=1 $(call suite,-timeout 30m -race -tags invariants,$$($(GO) list ./... | grep -v /integration/ | xargs))
 
 explore: ## the packages with randomised tests COUNT times, with new seeds (make test takes the same ones each time)
 	WEIR_SEED=random $(GO) test -tags invariants -count=$(COUNT) -timeout 0 ./wire ./storage ./broker ./controller
@@ -41,6 +50,9 @@ lint: ## vet, format and the linters of .golangci.yml
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change these files"; exit 1; }
 	$(GO) vet ./...
 	$(GOBIN)/golangci-lint run ./...
+
+retest:
+	@test -x $(GOBIN)/gotestsum || GOBIN=$(GOBIN) $(GO) install $(RETEST)
 
 golden: ## rewrite the scripts under testdata after reading the difference they show
 	$(GO) test ./fsm ./controller/elect ./broker/isr ./broker/feed ./broker/group ./storage ./wire -rewrite
@@ -53,7 +65,7 @@ bench: build ## micro benchmarks, then throughput and failover of real processes
 	scripts/bench
 
 cluster: build ## the main job over three real processes, through leader kills
-	WEIR_BIN=$(CURDIR)/bin/weir $(GO) test -count=1 -v -timeout 20m ./integration/cluster
+	WEIR_BIN=$(CURDIR)/bin/weir $(call suite,-count=1 -v -timeout 20m,./integration/cluster)
 
 failover: build ## longest silence of a producer over SIGKILL and SIGTERM of a leader, TRIALS of each kind
 	WEIR_BIN=$(CURDIR)/bin/weir WEIR_TRIALS=$(TRIALS) $(GO) test -count=1 -v -timeout 60m -run Failover ./integration/cluster
@@ -92,7 +104,7 @@ soak: build ## runs of a quarter of an hour, each with the next seed, for HOURS
 compat: build ## foreign clients and Kafka's own tools against real nodes (installs them)
 	scripts/compat
 
-ci: lint test race ## what .ci/run calls: the short form of each suite
+ci: retest lint test race ## what .ci/run calls: the short form of each suite
 	scripts/fuzz 10000x
 	$(MAKE) demo cluster chaos-short
 
