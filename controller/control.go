@@ -245,6 +245,9 @@ func (n *Node) call(ctx context.Context, req request) (reply, error) {
 			return nil, err
 		}
 		uncertain = uncertain || unknown
+		if r, ok := req.(interface{ renewed() request }); ok && unknown {
+			req = r.renewed()
+		}
 		if waitErr := n.awaitLeader(ctx, changed); waitErr == nil {
 			continue
 		}

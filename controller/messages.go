@@ -216,7 +216,7 @@ type createTopicsRequest struct{ topics []NewTopic }
 
 func (*createTopicsRequest) op() op { return opCreateTopics }
 
-// A topic created twice under one id is created once.
+// Each try has its own ids and knows those before it.
 func (*createTopicsRequest) repeatable() bool { return true }
 func (r *createTopicsRequest) code(c *codec.Coder) {
 	codec.ArrayOf(c, &r.topics, 128, codeNewTopic)
@@ -325,6 +325,7 @@ func refused(r fsm.Result) bool { return r.Err != nil }
 
 func codeNewTopic(c *codec.Coder, t *NewTopic) {
 	c.UUID((*[16]byte)(&t.ID))
+	codec.ArrayOf(c, &t.Tried, 16, func(c *codec.Coder, id *fsm.TopicID) { c.UUID((*[16]byte)(id)) })
 	c.String(&t.Name)
 	c.Int32(&t.Partitions)
 	c.Int16(&t.RF)

@@ -16,10 +16,12 @@ import (
 
 // NewTopic is a topic to be created.
 type NewTopic struct {
-	// ID may be left zero; CreateTopics then chooses one. A topic that exists under the same
-	// name and id counts as created, which makes a retry harmless.
-	ID   fsm.TopicID
-	Name string
+	// ID may be left zero; CreateTopics then chooses one, and another for each repetition.
+	ID fsm.TopicID
+	// Tried are ids of earlier tries of the same request whose outcome is not known, the last
+	// few. A topic that exists under one of them or ID counts as created.
+	Tried []fsm.TopicID
+	Name  string
 	// Partitions and RF may be -1 for the defaults, and must be when Assignment is given.
 	Partitions int32
 	RF         int16
@@ -56,6 +58,22 @@ func (n *Node) CreateTopics(ctx context.Context, topics []NewTopic) ([]TopicResu
 		}
 	}
 	return n.changeTopics(ctx, &createTopicsRequest{topics: topics})
+}
+
+// triedMax bounds NewTopic.Tried.
+const triedMax = 16
+
+// renewed is the request with other ids. An id is put into the log once: what creates it late,
+// after the topic was made by a later try, deleted and confirmed as gone, must be refused, and
+// by then nothing tells that the id has been a topic's (H22).
+func (r *createTopicsRequest) renewed() request {
+	topics := slices.Clone(r.topics)
+	for i := range topics {
+		t := &topics[i]
+		t.Tried = append(slices.Clone(t.Tried[max(0, len(t.Tried)-triedMax+1):]), t.ID)
+		t.ID = newTopicID()
+	}
+	return &createTopicsRequest{topics: topics}
 }
 
 // DeleteTopics has topics deleted by the controller and returns one result each, in order.
@@ -156,7 +174,7 @@ func (t *term) createTopic(ctx context.Context, nt NewTopic) (TopicResult, uint6
 
 // existing answers for a name that is taken: by an earlier try of this very request, or not.
 func existing(im *fsm.Image, old *fsm.Topic, nt NewTopic) TopicResult {
-	if old.ID != nt.ID {
+	if old.ID != nt.ID && !slices.Contains(nt.Tried, old.ID) {
 		return failed(wire.TopicAlreadyExists, "Topic '%s' already exists.", nt.Name)
 	}
 	p, _ := im.Partition(fsm.TopicPartition{Topic: old.ID})

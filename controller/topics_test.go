@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,18 +101,36 @@ func TestCreateTopicsInOneRequest(t *testing.T) {
 	if _, exists := at.node.Image().TopicByName("twice"); exists {
 		t.Error("a topic that the request names twice was created")
 	}
-	// The same request again, under the ids it got: what a retry after an unknown outcome sends.
-	again := one("x")
-	again.ID = res[0].ID
-	res, err = at.node.CreateTopics(context.Background(), []NewTopic{again})
-	if err != nil || res[0].Err != wire.None || res[0].ID != again.ID || res[0].Partitions != 3 || res[0].RF != 1 {
-		t.Errorf("the retry: %+v, %v", res, err)
+	// The same request again, as it is repeated after an unknown outcome: it finds what an
+	// earlier try made, also a try before the last.
+	again := &createTopicsRequest{topics: []NewTopic{one("x")}}
+	made := res[0].ID
+	again.topics[0].ID = made
+	for range 2 {
+		was := again.topics[0]
+		again = again.renewed().(*createTopicsRequest)
+		if now := again.topics[0]; now.ID == was.ID || now.ID == made || !slices.Contains(now.Tried, was.ID) {
+			t.Fatalf("%+v is repeated as %+v", was, now)
+		}
+		res, err = at.node.CreateTopics(context.Background(), again.topics)
+		if err != nil || res[0].Err != wire.None || res[0].ID != made || res[0].Partitions != 3 || res[0].RF != 1 {
+			t.Errorf("repeated: %+v, %v", res, err)
+		}
 	}
-	del, err := at.node.DeleteTopics(context.Background(), []fsm.TopicID{again.ID, {9}})
+	for range 2 * triedMax {
+		again = again.renewed().(*createTopicsRequest)
+	}
+	if n := len(again.topics[0].Tried); n != triedMax {
+		t.Errorf("%d ids of earlier tries are kept, want %d", n, triedMax)
+	}
+	if res, err = at.node.CreateTopics(context.Background(), []NewTopic{one("x")}); err != nil || res[0].Err != wire.TopicAlreadyExists {
+		t.Errorf("another request for the name: %+v, %v", res, err)
+	}
+	del, err := at.node.DeleteTopics(context.Background(), []fsm.TopicID{made, {9}})
 	if err != nil || del[0].Err != wire.None || del[1].Err != wire.UnknownTopicID || del[1].ID != (fsm.TopicID{9}) {
 		t.Errorf("deletion: %+v, %v", del, err)
 	}
-	if _, ok := at.node.Image().Tombstone(again.ID); !ok {
+	if _, ok := at.node.Image().Tombstone(made); !ok {
 		t.Error("the deleted topic left no tombstone")
 	}
 }

@@ -347,10 +347,8 @@ func (w *world) create(t TopicPlan) {
 	if ok || !n.awake() || n.epoch == 0 {
 		return
 	}
-	w.topics++
-	id := fsm.TopicID{byte(w.topics), byte(w.topics >> 8), 0xff}
 	seed := w.rand.Uint64()
-	n.try(time.Second, func(x *term, reply func(any, error)) { x.createTopic(t, id, seed, reply) }, func(any, error) {})
+	n.try(time.Second, func(x *term, reply func(any, error)) { x.createTopic(t, seed, reply) }, func(any, error) {})
 }
 
 // trim moves the log start of what a node leads, anywhere up to the high watermark,

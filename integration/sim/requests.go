@@ -102,8 +102,8 @@ func (t *term) sync(reply func(any, error)) {
 }
 
 // createTopic places a topic on the brokers and creates it.
-func (t *term) createTopic(p TopicPlan, id fsm.TopicID, seed uint64, reply func(any, error)) {
-	im := t.n.im
+func (t *term) createTopic(p TopicPlan, seed uint64, reply func(any, error)) {
+	im, w := t.n.im, t.n.w
 	if _, ok := im.TopicByName(p.Name); ok {
 		reply(true, nil)
 		return
@@ -113,7 +113,9 @@ func (t *term) createTopic(p TopicPlan, id fsm.TopicID, seed uint64, reply func(
 		reply(nil, errNotController) // too few brokers yet: asked again
 		return
 	}
-	c := fsm.CreateTopic{ID: id, Name: p.Name, Configs: t.n.w.plan.configs(p)}
+	w.topics++ // no id is proposed twice
+	id := fsm.TopicID{byte(w.topics), byte(w.topics >> 8), 0xff}
+	c := fsm.CreateTopic{ID: id, Name: p.Name, Configs: w.plan.configs(p)}
 	for _, replicas := range lists {
 		np, ok := elect.Initial(im, replicas)
 		if !ok {
@@ -122,7 +124,7 @@ func (t *term) createTopic(p TopicPlan, id fsm.TopicID, seed uint64, reply func(
 		}
 		c.Partitions = append(c.Partitions, np)
 	}
-	t.n.w.raft.propose(t.n, t.number, fsm.EncodeEntry(nil, []fsm.Command{c}), func(e *metaEntry, err error) {
+	w.raft.propose(t.n, t.number, fsm.EncodeEntry(nil, []fsm.Command{c}), func(e *metaEntry, err error) {
 		if err == nil && e.results[0].Err != nil && !errors.Is(e.results[0].Err, fsm.TopicExists) {
 			err = errNotController // a broker was fenced in between
 		}
