@@ -255,7 +255,7 @@ func (n *node) checkLog(l *storage.Log, h *held) {
 	if whole := !h.power && h.cutTo < 0; whole && l.LastEpoch() < h.last {
 		w.fail("what was flushed survives", "%s-%d on node %d has epoch %d, it had %d", h.topic, h.tp.Partition, n.id, l.LastEpoch(), h.last)
 	}
-	found := n.scan(l)
+	found := slices.Clone(n.scan(l))
 	old := j.recs
 	same := j.same
 	*j = journal{start: l.Start(), recs: found}
@@ -269,15 +269,16 @@ func (n *node) checkLog(l *storage.Log, h *held) {
 	h.power, h.cutTo, h.leaving, h.last = false, -1, false, batch.NoEpoch
 }
 
-// scan reads a log from end to end.
+// scan reads a log from end to end. What it returns lasts until the next scan.
 func (n *node) scan(l *storage.Log) []rec {
-	var recs []rec
+	recs := n.w.scanned[:0]
 	for at := l.Start(); at < l.End(); {
 		rg, err := l.Read(at, l.End(), 1<<20)
 		if err != nil || rg.Len() == 0 {
 			n.w.fail("logs can be read", "%s-%d on node %d at %d of %d: %v", l.Topic(), l.Partition(), n.id, at, l.End(), err)
 		}
-		p := make([]byte, rg.Len())
+		p := slices.Grow(n.w.scanBytes[:0], rg.Len())[:rg.Len()]
+		n.w.scanBytes = p
 		if _, err := rg.ReadAt(p, 0); err != nil {
 			n.w.fail("logs can be read", "%s-%d on node %d at %d: %v", l.Topic(), l.Partition(), n.id, at, err)
 		}
@@ -290,6 +291,7 @@ func (n *node) scan(l *storage.Log) []rec {
 		at = rg.End()
 		rg.Release()
 	}
+	n.w.scanned = recs
 	return recs
 }
 

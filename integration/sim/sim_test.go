@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,6 +49,7 @@ func processorTime() time.Duration {
 
 // runSeeds runs plans on all processors; of those that fail it returns the first.
 func runSeeds(t *testing.T, first, n uint64) (sum Report, p Plan, bad *Violation) {
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // a run lives in a few megabytes
 	var (
 		next    atomic.Uint64
 		mu      sync.Mutex // guards sum, p, bad

@@ -34,6 +34,8 @@ type world struct {
 	cut       [][]int           // by sender and receiver: how many faults stop messages
 	slow      [][]time.Duration // added to each message
 	trail     trail
+	scanned   []rec      // what scan found last
+	scanBytes []byte     // its buffer
 	touched   []*part    // to be checked after this event
 	before    *fsm.Image // the one that raft's replaced
 	forced    map[fsm.TopicPartition]forced
