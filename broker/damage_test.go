@@ -108,10 +108,12 @@ func TestDamageFoundWhileServing(t *testing.T) {
 			t.Fatalf("node %d: the log was cut to %d while the node was in the ISR", broken, p.log.End())
 		}
 		n.applier.must(t, fsm.ReportDamaged{Broker: broken, BrokerEpoch: n.epochs[broken], Items: []fsm.TopicPartition{n.tp}})
-		if broken == 1 {
-			n.elect(3)
+		leader := fsm.BrokerID(1) // in a new epoch, if it is the same
+		if broken == leader {
+			leader = 3
 		}
-		n.install(3, broken)
+		n.elect(leader)
+		n.install(leader, broken)
 		n.until("the damaged replica has everything again", func() bool { return p.log.Damaged() == nil && p.log.End() == 4 })
 		if got := n.bytes(broken); string(got) != string(want) {
 			t.Errorf("node %d: the log differs from what it was", broken)

@@ -168,7 +168,13 @@ func (c ReportDamaged) apply(e *edit) Result {
 		case !slices.Contains(p.Replicas, c.Broker):
 			r.skip(i, IneligibleReplica)
 		default:
-			if next, changed := p.without(c.Broker, leftTorn); changed {
+			next, changed := p.without(c.Broker, leftTorn)
+			if next.Leader != NoBroker {
+				next.Leader, changed = NoBroker, true
+				next.LeaderEpoch++
+				next.PartitionEpoch = p.PartitionEpoch + 1
+			}
+			if changed {
 				e.setPartition(tp, next)
 			}
 		}

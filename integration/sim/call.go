@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/weirmq/weir/fsm"
@@ -126,59 +125,4 @@ func (n *node) propose(patience time.Duration, c fsm.Command, done func(fsm.Resu
 		})
 	}
 	attempt()
-}
-
-// proposeLate has a command reach the controller late, perhaps after its sender gave
-// up, and no answer come back. Whoever is added to an ISR by it ends meanwhile and
-// comes back, often without what it had, or is cut off from the leader.
-func (n *node) proposeLate(patience time.Duration, c fsm.Command, done func(fsm.Result, error)) {
-	w := n.w
-	data := fsm.EncodeEntry(nil, []fsm.Command{c})
-	n.do(w.between(patience/8, patience), laneControl, func() { done(fsm.Result{}, errUnknown) })
-	w.note(n.id, "has a change under way that will be late")
-	late := w.between(200*time.Millisecond, 2*time.Second)
-	if w.chance(500) {
-		late *= 5
-	}
-	w.after(late, func() {
-		if l := w.raft.leader; l.awake() {
-			l.serve(func(t *term, reply func(any, error)) { t.propose(data, reply) }, func(any, error) {})
-		}
-	})
-	for _, item := range c.(fsm.ChangeISR).Items {
-		w.strikeAdded(n, item)
-	}
-}
-
-// strikeAdded ends a member that a change adds, if others hold all that it has, or
-// cuts it off from the leader.
-func (w *world) strikeAdded(l *node, c fsm.ISRChange) {
-	s, ok := w.raft.image.Partition(c.TP)
-	if !ok || w.healed {
-		return
-	}
-	for _, m := range c.ISR {
-		n := w.node(m.ID)
-		if slices.Contains(s.ISR, m.ID) || !n.up {
-			continue
-		}
-		if w.chance(400) {
-			d := w.between(3*time.Second, 9*time.Second)
-			w.cutFor(n, l, d)
-			w.cutFor(l, n, d)
-			return
-		}
-		w.after(w.between(0, 20*time.Millisecond), func() {
-			if !n.up || w.healed || !w.spares(n, FaultWipe) {
-				return
-			}
-			w.down(n, w.between(50*time.Millisecond, 500*time.Millisecond), func() {
-				n.end(true)
-				if w.chance(500) {
-					n.wipe()
-				}
-			})
-		})
-		return
-	}
 }

@@ -25,6 +25,7 @@ const checkEvery = 400
 //	ISR and ELR hold everything, no fenced broker is in an ISR   world.checkPart: each member, whenever one of them changes
 //	a counted position is a common prefix   replica.checkPosition
 //	logs hold what was appended   replica.compare: all bytes, at intervals and at each read
+//	what rots is found            node.checkRot: at the end, by the scrub if by nobody before
 //	what was flushed survives     node.checkRecovered: at each start
 //	a Range keeps its bytes, no position twice   conn.finishSend, diskFile.check
 //	Images agree                  node.catchUp
@@ -159,6 +160,9 @@ func (w *world) checkHolds(p *part, s fsm.Partition, id fsm.BrokerID, list strin
 // isDamaged tells whether a node knows that its log lacks something; it is about
 // to say so, or has.
 func (n *node) isDamaged(tp fsm.TopicPartition) bool {
+	if h := n.journal(tp); h != nil && n.rots(h) {
+		return true // or will, as soon as it looks
+	}
 	r := n.replica(tp)
 	return r != nil && (r.log.Damaged() != nil || r.corrupt >= 0)
 }
@@ -249,6 +253,10 @@ func (n *node) checkLog(l *storage.Log, h *held) {
 	if l.End() < least && l.Damaged() == nil {
 		w.fail("what was flushed survives", "%s-%d on node %d ends at %d, it was at %d for sure (to %d in all)", h.topic, h.tp.Partition, n.id, l.End(), least, j.end())
 	}
+	if n.rots(h) {
+		n.keepRotten(l, h)
+		return
+	}
 	if l.Damaged() != nil {
 		w.fail("what was flushed survives", "%s-%d on node %d is damaged: %v", h.topic, h.tp.Partition, n.id, l.Damaged())
 	}
@@ -266,6 +274,23 @@ func (n *node) checkLog(l *storage.Log, h *held) {
 		}
 	}
 	j.same = min(same, j.end(), least)
+	h.power, h.cutTo, h.leaving, h.last = false, -1, false, batch.NoEpoch
+}
+
+// keepRotten believes of a log that rots what it was known to hold: to read it would
+// find what nobody has looked at yet.
+func (n *node) keepRotten(l *storage.Log, h *held) {
+	j := &h.j
+	j.advance(l.Start())
+	if l.End() < j.end() {
+		j.cut(l.End())
+	}
+	if l.End() > j.end() {
+		n.w.fail("logs hold what was appended", "%s-%d on node %d ends at %d, not %d", h.topic, h.tp.Partition, n.id, l.End(), j.end())
+	}
+	if l.Damaged() == nil {
+		h.mended(l.End())
+	}
 	h.power, h.cutTo, h.leaving, h.last = false, -1, false, batch.NoEpoch
 }
 
@@ -305,7 +330,7 @@ func (w *world) checkAll() {
 			continue
 		}
 		for _, r := range n.replicas {
-			if r.log.Damaged() != nil {
+			if r.log.Damaged() != nil || n.rots(r.h) {
 				continue
 			}
 			if found := n.scan(r.log); !slices.Equal(found, r.j.recs) {

@@ -336,6 +336,9 @@ func (r *replica) read(from batch.Offset) {
 		return
 	}
 	rg, err := r.log.Read(from, r.hw, 2000)
+	if r.spoilt(err) {
+		return // the client asks another replica, once this one has told
+	}
 	if err != nil {
 		r.n.trouble(err)
 		r.n.w.fail("logs can be read", "%s on node %d at %d below %d: %v", r.part.name(), r.n.id, from, r.hw, err)

@@ -38,7 +38,7 @@ func (w *world) heal() {
 	w.cut, w.slow = fresh[int](len(w.nodes)), fresh[time.Duration](len(w.nodes))
 	for _, n := range w.nodes {
 		n.pausedUntil, n.stalledUntil, n.metaHeld = 0, 0, 0
-		n.clientCut, n.answersLost, n.changesLate = 0, 0, 0
+		n.clientCut, n.answersLost, n.changesLate, n.changesAfter = 0, 0, 0, 0
 		n.disk.stopAfter, n.disk.failAfter = -1, -1
 		n.disk.SetCapacity(-1)
 		n.away = !slices.Contains(core, n)
@@ -221,10 +221,14 @@ func (w *world) finish() {
 		if !n.up || n.dir == nil {
 			continue
 		}
+		n.checkRot()
 		if err := n.dir.Close(&storage.CleanStop{BrokerEpoch: int64(n.epoch)}); err != nil {
 			w.fail("folders close", "node %d: %v", n.id, err)
 		}
 		n.up = false
+		if slices.ContainsFunc(n.journals, n.rots) {
+			continue
+		}
 		if err := storage.Check(n.disk.Mem, dataPath); err != nil {
 			w.fail("folders pass the verifier", "node %d: %v", n.id, strings.ReplaceAll(err.Error(), "\n", "; "))
 		}

@@ -58,6 +58,8 @@ func (w *world) inflict(f Fault) {
 			n = w.leaderOf(p)
 		}
 		n.changesLate = max(n.changesLate, w.now+f.For)
+	case FaultRejoin, FaultWaver, FaultRot:
+		w.aim(f, n, r)
 	case FaultClientCut:
 		n.clientCut = max(n.clientCut, w.now+f.For)
 	case FaultAnswers:
@@ -74,6 +76,18 @@ func (w *world) inflict(f Fault) {
 		w.trim(n, r)
 	default:
 		w.disturb(f, n, m)
+	}
+}
+
+// aim is a fault that is made for one rule.
+func (w *world) aim(f Fault, n *node, r *rand.Rand) {
+	switch f.Kind {
+	case FaultRejoin:
+		w.rejoin(f, r)
+	case FaultWaver:
+		w.waver(f, r)
+	case FaultRot:
+		w.decay(n, f, r)
 	}
 }
 
@@ -249,6 +263,13 @@ func (w *world) possible(f Fault, n *node) bool {
 	switch f.Kind {
 	case FaultPower, FaultPowerAt, FaultWipe, FaultStop:
 		return n.up && w.spares(n, f.Kind)
+	case FaultBlackout, FaultDisks, FaultRelapse, FaultUnclean:
+		if w.anyRot() {
+			return false
+		}
+		w.strikes = max(w.strikes, w.now+3*f.For)
+	case FaultRot:
+		return w.now >= w.strikes
 	}
 	return true
 }
@@ -264,17 +285,20 @@ func (w *world) spares(n *node, k FaultKind) bool {
 		if k == FaultPower && s.Durability == fsm.DurabilityFsync {
 			continue // that costs nothing
 		}
-		if s.MinISR < 2 {
-			return false // one copy is enough to acknowledge: its loss is one that is documented
-		}
-		if !slices.ContainsFunc(slices.Concat(s.ISR, s.ELR), func(id fsm.BrokerID) bool { return w.sure(p, s, id, n) }) {
-			return false
-		}
-		if w.hollow(p, s, n) >= int(s.MinISR) {
+		if !w.sparesPart(p, s, n) {
 			return false
 		}
 	}
 	return true
+}
+
+// sparesPart tells whether others hold all that n might lose of a partition.
+func (w *world) sparesPart(p *part, s fsm.Partition, n *node) bool {
+	if s.MinISR < 2 {
+		return false // one copy is enough to acknowledge: its loss is one that is documented
+	}
+	return slices.ContainsFunc(slices.Concat(s.ISR, s.ELR), func(id fsm.BrokerID) bool { return w.sure(p, s, id, n) }) &&
+		w.hollow(p, s, n) < int(s.MinISR)
 }
 
 // hollow counts the seats in the ISR, or in one that is proposed, of members that
@@ -295,7 +319,7 @@ func (w *world) hollow(p *part, s fsm.Partition, n *node) int {
 	}
 	count := 0
 	for _, id := range seats {
-		if m := w.node(id); m == n || !m.intact() || m.doomed() {
+		if m := w.node(id); m == n || !m.intact() || m.doomed() || m.isDamaged(p.tp) {
 			count++
 		}
 	}

@@ -42,6 +42,8 @@ type node struct {
 	cutTo        int64    // where that work may cut the log to; negative: it does not
 	stopping     bool
 	changesLate  time.Duration // until when its ISR changes reach the controller late
+	changesAfter time.Duration // until when that is just after they are given up
+	patience     time.Duration // after which they are then
 	opened       bool          // the client port is
 	clientCut    time.Duration // until when clients can not reach it
 	answersLost  time.Duration // until when most answers to clients are lost
@@ -93,6 +95,7 @@ type held struct {
 	cutTo   int64        // a cut to here was under way; -1 when none was
 	leaving bool         // the folder was about to be removed
 	gone    bool         // it has been
+	rot     []rotten     // what changed on the disk by itself since
 }
 
 const dataPath = "/data"

@@ -144,6 +144,9 @@ func (p *part) recovered(leader *node, was fsm.Partition) {
 		if asked.epoch == was.LeaderEpoch && !slices.Contains(asked.brokers, n.id) {
 			continue // an operator did not wait for it
 		}
+		if n.isDamaged(p.tp) {
+			continue // it is barred
+		}
 		other := w.agreesTo(n, p)
 		if !slices.Contains(was.LastMembers, n.id) && p.held != nil {
 			other = min(other, p.held[i])

@@ -89,13 +89,16 @@ const (
 	FaultRelapse    FaultKind = "relapse"     // a blackout, after which some come back and lose their power, or disks, again
 	FaultUnclean    FaultKind = "unclean"     // a blackout, after which an operator has those elect that are back
 	FaultLeaderCut  FaultKind = "leader-cut"  // the leader of a partition is isolated from all nodes, not from clients
+	FaultRejoin     FaultKind = "rejoin"      // a member of an ISR ends and comes back; what adds it is done after its leader gave up on that
+	FaultRot        FaultKind = "rot"         // a process ends, and bits flip in its logs before it comes back
+	FaultWaver      FaultKind = "waver"       // a topic's durability is changed and changed back, before what its leaders say of it is done
 )
 
 // Fault is one fault, with what it needs to be the same whatever happened before.
 type Fault struct {
 	At   time.Duration
 	Kind FaultKind
-	Node int           // index of the node; of the topic for FaultRecreate and FaultDurability
+	Node int           // index of the node; of the topic for FaultRecreate, FaultDurability and FaultWaver
 	Peer int           // the other node, where there is one
 	For  time.Duration // how long it lasts
 	Seed uint64        // of its own choices
@@ -146,6 +149,7 @@ func PlanFor(seed uint64) Plan {
 	}
 	p.drawDurability()
 	p.drawRare()
+	p.drawAimed()
 	p.drawMore()
 	return p
 }
@@ -158,6 +162,22 @@ func (p *Plan) drawRare() {
 	for _, kind := range []FaultKind{FaultRelapse, FaultUnclean} {
 		if r.IntN(8) == 0 {
 			at := 4*time.Second + time.Duration(r.Int64N(int64(p.Span-4*time.Second)))
+			p.Faults = append(p.Faults, drawFault(r, *p, at, kind))
+		}
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// drawAimed adds what hits the rule it is for only if it is aimed: several faults that
+// hardly ever meet by chance, and bits that flip where it costs nothing.
+func (p *Plan) drawAimed() {
+	r := rand.New(rand.NewPCG(p.Seed, 0xa13))
+	for _, kind := range []FaultKind{FaultRejoin, FaultWaver, FaultRot} {
+		if r.IntN(4) > 0 {
+			continue
+		}
+		for range 1 + r.IntN(2) {
+			at := 5*time.Second + time.Duration(r.Int64N(int64(p.Span-5*time.Second)))
 			p.Faults = append(p.Faults, drawFault(r, *p, at, kind))
 		}
 	}
@@ -247,7 +267,7 @@ func drawFault(r *rand.Rand, p Plan, at time.Duration, kind FaultKind) Fault {
 		f.For = short + long/2
 	case FaultLateChange:
 		f.For = 2 * long
-	case FaultRecreate, FaultDurability:
+	case FaultRecreate, FaultDurability, FaultWaver:
 		f.Node = r.IntN(len(p.Topics))
 	}
 	return f

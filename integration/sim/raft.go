@@ -115,10 +115,13 @@ func (r *raft) quorum(n *node) bool {
 }
 
 // elect begins a new term, if a majority can.
-func (r *raft) elect() {
+func (r *raft) elect() { r.electOther() }
+
+// electOther begins a new term, led by none of these.
+func (r *raft) electOther(not ...*node) {
 	var able []*node
 	for _, n := range r.w.nodes {
-		if n.awake() && n.im != nil && r.quorum(n) {
+		if n.awake() && n.im != nil && r.quorum(n) && !slices.Contains(not, n) {
 			able = append(able, n)
 		}
 	}

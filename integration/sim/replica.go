@@ -341,9 +341,19 @@ func (r *replica) heal() bool {
 	if damage == nil && r.corrupt < 0 {
 		return false
 	}
+	err := r.cutDamage()
+	for err != nil && r.foundBefore(damage) {
+		damage = r.log.Damaged()
+		err = r.cutDamage()
+	}
+	return err == nil
+}
+
+// cutDamage cuts the log at the first damage that is known.
+func (r *replica) cutDamage() error {
 	to := r.log.End()
 	var found *storage.CorruptError
-	if errors.As(damage, &found) {
+	if errors.As(r.log.Damaged(), &found) {
 		to = min(to, found.Offset)
 	}
 	if r.corrupt >= 0 {
@@ -353,7 +363,13 @@ func (r *replica) heal() bool {
 	if err == nil {
 		r.corrupt = -1
 	}
-	return err == nil
+	return err
+}
+
+// foundBefore tells whether the log is damaged before what was known.
+func (r *replica) foundBefore(known error) bool {
+	var was, is *storage.CorruptError
+	return errors.As(r.log.Damaged(), &is) && (!errors.As(known, &was) || is.Offset < was.Offset)
 }
 
 func (r *replica) span() isr.Span {

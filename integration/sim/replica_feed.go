@@ -116,6 +116,7 @@ func (r *replica) beginWithin(run batch.Run) error {
 	err = r.work(0, func() error { return r.log.ResetTo(first.Base()) })
 	if err == nil {
 		r.j.reset(first.Base())
+		r.h.rot = nil
 	}
 	return err
 }
@@ -182,8 +183,12 @@ func (r *replica) resetFed(epoch batch.Epoch, start batch.Offset) (feed.Local, e
 
 func (r *replica) cut(to batch.Offset) error {
 	err := r.work(to, func() error { return r.log.TruncateTo(to) })
-	if r.log.End() < r.j.end() {
-		r.j.cut(to)
+	end := r.log.End()
+	if err == nil {
+		r.h.mended(end)
+	}
+	if end < r.j.end() {
+		r.j.cut(min(to, end)) // less is left where the cut came upon what rots
 		r.n.w.touch(r.part)
 	}
 	return err
@@ -193,6 +198,7 @@ func (r *replica) reset(start batch.Offset) error {
 	err := r.work(0, func() error { return r.log.ResetTo(start) })
 	if err == nil {
 		r.j.reset(start)
+		r.h.rot = nil
 		r.n.w.touch(r.part)
 	}
 	return err

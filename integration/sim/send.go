@@ -179,7 +179,7 @@ func (r *replica) suspect(epoch batch.Epoch, at batch.Offset) {
 		r.n.trouble(err)
 		return
 	}
-	if b.CheckCRC() == nil {
+	if b.CheckCRC() == nil && b.Base() <= at {
 		return // it broke on its way
 	}
 	r.corrupt = at

@@ -41,7 +41,8 @@ type world struct {
 	forced    map[fsm.TopicPartition]forced
 	stored    committed
 	blackouts int
-	disasters int // in which more disks were lost than the cluster can spare
+	strikes   time.Duration // until when one fault strikes many machines, one after the other
+	disasters int           // in which more disks were lost than the cluster can spare
 	report    Report
 }
 
