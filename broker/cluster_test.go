@@ -28,8 +28,9 @@ const patience = 2 * time.Minute
 type cluster struct {
 	*testing.T
 	configs []Config
-	nodes   []*Node  // nil while stopped
-	disks   []vfs.FS // what the logs are on
+	nodes   []*Node   // nil while stopped
+	disks   []vfs.FS  // what the logs are on
+	members []*member // those that have joined a group, for account
 }
 
 // newCluster starts n nodes, with settings that change may alter. Sessions are
@@ -177,6 +178,7 @@ func (c *cluster) until(what string, ok func() bool) {
 	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
+			c.account()
 			c.Fatalf("gave up waiting until %s", what)
 		}
 		<-time.After(5 * time.Millisecond)

@@ -182,9 +182,11 @@ func (c *Cluster) Brokers() []string {
 // Node returns the node with that broker id.
 func (c *Cluster) Node(id int32) *Node { return c.Nodes[id-1] }
 
-// Client makes a franz-go client with the settings every client of ours has.
+// Client makes a franz-go client with the settings every client of ours has. Metadata
+// are refreshed often: a member of the consumer protocol that has nothing to commit goes
+// on dialling a coordinator that is dead until they do not list it any more.
 func (c *Cluster) Client(opts ...kgo.Opt) (*kgo.Client, error) {
-	base := []kgo.Opt{kgo.SeedBrokers(c.Brokers()...), kgo.MetadataMinAge(250 * time.Millisecond), kgo.DialTimeout(time.Second)}
+	base := []kgo.Opt{kgo.SeedBrokers(c.Brokers()...), kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(2 * time.Second), kgo.DialTimeout(time.Second)}
 	return kgo.NewClient(append(base, opts...)...)
 }
 
