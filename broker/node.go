@@ -354,10 +354,10 @@ func (n *Node) join(ctx context.Context) error {
 	return nil
 }
 
-// reportDamaged gives up the seats of replicas that recovery found damaged,
-// before this node can be elected for them.
+// reportDamaged gives up the seats of replicas that recovery found damaged, or that have
+// no folder, before this node can be elected for them.
 func (n *Node) reportDamaged(ctx context.Context) error {
-	var damaged []fsm.TopicPartition
+	damaged := n.reconciler.recall(n.controller.Image())
 	for _, p := range n.env.replicas.All() {
 		if p.log.Damaged() != nil {
 			damaged = append(damaged, p.tp)
@@ -366,7 +366,7 @@ func (n *Node) reportDamaged(ctx context.Context) error {
 	if len(damaged) == 0 {
 		return nil
 	}
-	n.log.Error("replicas are damaged and will be fetched again from their leaders", "replicas", len(damaged))
+	n.log.Error("replicas are damaged, or their folders are gone, and will be fetched again from their leaders", "replicas", len(damaged))
 	err := proposeTo(ctx, n.controller, fsm.ReportDamaged{Broker: n.env.self, BrokerEpoch: n.env.epoch(), Items: damaged})
 	if err != nil {
 		return fmt.Errorf("report damaged replicas: %w", err)

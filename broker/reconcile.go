@@ -94,9 +94,40 @@ func hosts(im *fsm.Image, tp fsm.TopicPartition, id fsm.BrokerID) bool {
 	return ok && slices.Contains(s.Replicas, id)
 }
 
-// start gives every replica its role by im, in which this node has registered.
-func (r *reconciler) start(im *fsm.Image) {
+// recall looks for the replicas that this node has by im, in which it has registered, and
+// that have no folder, and returns those whose seats it has to give up before it may be
+// elected for them.
+//
+// One that had records is known from then on as a damaged log (storage.Dir.OpenLost),
+// which is barred until it is cut. Of the others nothing is known: this node may have
+// been killed before it made the folder, and then nobody counted on it, or it was killed
+// so soon after that no checkpoint tells. Such a replica begins anew and keeps no seat,
+// but where there is no other one that could have more.
+func (r *reconciler) recall(im *fsm.Image) []fsm.TopicPartition {
 	r.removeReplicas(fsm.Diff(r.last, im)) // of topics deleted since adopt
+	r.last = im
+	var unsure []fsm.TopicPartition
+	for tp, s := range im.Hosted(r.env.self) {
+		if r.replicas.Get(tp) != nil {
+			continue
+		}
+		t, ok := im.Topic(tp.Topic)
+		if !ok {
+			panic(fmt.Sprintf("BUG: partition %v without a topic", tp))
+		}
+		if l, lost := r.dir.OpenLost(t.Name, tp.Partition, storage.ID(tp.Topic)); lost {
+			r.replicas.put(newPartition(tp, l, r.env))
+		} else if seated := slices.Contains(s.ISR, r.env.self) || slices.Contains(s.ELR, r.env.self); seated && len(s.Replicas) > 1 {
+			unsure = append(unsure, tp)
+		}
+	}
+	r.dir.ForgetLost()
+	return unsure
+}
+
+// start gives every replica its role by im, an Image that is not older than that of recall.
+func (r *reconciler) start(im *fsm.Image) {
+	r.removeReplicas(fsm.Diff(r.last, im))
 	r.last = im
 	for tp, s := range im.Hosted(r.env.self) {
 		t, ok := im.Topic(tp.Topic)

@@ -213,7 +213,7 @@ func (l *Log) openFailed(err error) error {
 		l.d.wakeFlush() // which lets descriptors go
 		return e
 	}
-	return l.d.fail(err)
+	return l.fail(err)
 }
 
 // dirtySegment is a segment that the next flush must look at. Its descriptor is

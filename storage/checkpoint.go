@@ -66,6 +66,11 @@ func encodeLines(lines []string) []byte {
 	return b.Bytes()
 }
 
+// checkpointLine is a line of one of the three checkpoint files of a data folder.
+func checkpointLine(p partition, o batch.Offset) string {
+	return fmt.Sprintf("%s %d %d", p.topic, p.id, o)
+}
+
 // parseLines reads a checkpoint file and returns its lines split in fields.
 func parseLines(data []byte, fields int) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")

@@ -53,7 +53,7 @@ func (l *Log) setAside(s *segment) error {
 	if isFull(err) {
 		err = l.d.fs.Remove(old) // needs no room; only readers without a descriptor notice
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // gone is as good
 		return fmt.Errorf("set segment aside: %w", err)
 	}
 	s.file.unpin()
@@ -127,7 +127,7 @@ func (l *Log) removeSnapshots(offsets []batch.Offset) error {
 
 func (l *Log) syncFolder() error {
 	if err := l.d.fs.SyncDir(l.Dir()); err != nil {
-		return l.d.fail(fmt.Errorf("sync folder %s: %w", l.Dir(), err))
+		return l.fail(fmt.Errorf("sync folder %s: %w", l.Dir(), err))
 	}
 	return nil
 }

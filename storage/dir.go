@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirmq/weir/storage/vfs"
+	"github.com/weirmq/weir/wire/batch"
 )
 
 // Dir is a data folder: the logs in it, what they share, and the background work
@@ -42,6 +43,7 @@ type Dir struct {
 	logs   map[partition]*Log     // guarded by mu, as all below; nil while a log is being created
 	sorted []*Log                 // by name
 	stale  map[partition]struct{} // names without a log that the checkpoint files may mention
+	lost   map[partition]marks    // those of them that had no folder when the Dir was opened: see OpenLost
 
 	commits commits
 
@@ -53,6 +55,7 @@ type Dir struct {
 	scrub  scrubber
 
 	ticked     token // the right to run Tick
+	looked     int   // guarded by ticked: the index in sorted that lookAround came to
 	checkpoint time.Time
 	expiry     time.Time
 
@@ -156,6 +159,7 @@ func (d *Dir) Create(topic string, p int32, id ID) (*Log, error) {
 	_, stale := d.stale[name]
 	if !exists {
 		d.logs[name] = nil
+		delete(d.lost, name)
 	}
 	d.mu.Unlock()
 	if exists {
@@ -188,13 +192,22 @@ func (d *Dir) create(name partition, id ID, stale bool) (*Log, error) {
 	if _, err := d.fs.Stat(path); err == nil {
 		return nil, ErrExists
 	}
-	if err := d.makeFolder(path, id); err != nil {
-		if e := passing(err); e != nil {
-			return nil, errors.Join(e, d.fs.RemoveAll(path+newSuffix))
-		}
-		return nil, d.fail(err)
+	if err := d.giveFolder(path, id); err != nil {
+		return nil, err
 	}
 	return newLog(d, name, id, path), nil
+}
+
+// giveFolder is makeFolder, after whose failure nothing is left or the Dir is offline.
+func (d *Dir) giveFolder(path string, id ID) error {
+	err := d.makeFolder(path, id)
+	if err == nil {
+		return nil
+	}
+	if e := passing(err); e != nil {
+		return errors.Join(e, d.fs.RemoveAll(path+newSuffix))
+	}
+	return d.fail(err)
 }
 
 // makeFolder makes a partition's folder appear whole and durable, or not at all.
@@ -259,7 +272,12 @@ func (d *Dir) remove(l *Log, suffix string) error {
 	delete(d.logs, l.p)
 	d.sorted = slices.DeleteFunc(d.sorted, func(x *Log) bool { return x == l })
 	d.stale[l.p] = struct{}{}
+	if suffix == straySuffix && l.id == (ID{}) {
+		d.noteLost(l.p, marks{recovery: max(l.End(), batch.Offset(l.recovery.Load()))}) // whosever it was
+	}
 	d.mu.Unlock()
+	d.recoveryChanged.Store(true)
+	d.hwChanged.Store(true)
 	l.release(suffix == deleteSuffix)
 	return nil
 }
@@ -275,6 +293,9 @@ func (d *Dir) renameFolder(l *Log, suffix string) error {
 		}
 		l.paths.Lock()
 		err := d.fs.Rename(old, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // somebody was faster; nothing of this log is to touch what gets its name next
+		}
 		if err == nil {
 			l.path.Store(&path)
 		}

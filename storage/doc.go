@@ -21,7 +21,7 @@
 //
 //	.lock                               flock'ed while the folder is open
 //	.clean-shutdown                     {"version":0,"brokerEpoch":n}, only after an orderly stop
-//	recovery-point-offset-checkpoint    "topic partition offset": durable below, checked above
+//	recovery-point-offset-checkpoint    "topic partition offset": durable below, checked above; a log that it names and that has no folder is lost
 //	replication-offset-checkpoint       the same with high watermarks, a hint
 //	log-start-offset-checkpoint         the same with log starts, durable before files go
 //	topic-partition/                    a log
@@ -62,6 +62,8 @@
 //     the log ends before the first bad one. Below it nothing is cut: what is
 //     missing there makes the log damaged, and it takes no appends until it is
 //     cut below the damage or reset. Where each closed segment ends is looked at.
+//   - A log whose folder or files somebody else has removed is damaged, too, whether the
+//     folder was open then or not (missing.go).
 //   - What Read returns was written by this run, or proven by it: each batch has its
 //     checksum, its place after the one before and its epoch (prove.go). A scrub
 //     proves what nobody reads (scrub.go).

@@ -41,6 +41,7 @@ type flushJob struct {
 	renames []renaming
 	written []batch.Offset // offsets of the snapshots that have their names
 	failed  bool           // something beside the batches could not be written: no room
+	lost    bool           // the log's files are gone: the rest of the flush leaves it alone
 }
 
 // renaming is a file beside the batches whose temporary form is written, and what
@@ -81,6 +82,7 @@ func (d *Dir) flush(logs []*Log) error {
 	for _, step := range []func() error{
 		func() error { return eachJob(jobs, (*flushJob).writeBeside) },
 		func() error { return d.syncFiles(jobs, all) },
+		func() error { return eachJob(jobs, (*flushJob).present) },
 		func() error { return eachJob(jobs, (*flushJob).rename) },
 		func() error { return d.syncFolders(jobs) },
 		func() error { return eachJob(jobs, (*flushJob).publish) },
@@ -107,10 +109,16 @@ func (j *flushJob) undo() error {
 	return nil
 }
 
+// eachJob calls f for each log, but for those whose files turn out to be gone.
 func eachJob(jobs []*flushJob, f func(*flushJob) error) error {
 	for _, j := range jobs {
+		if j.lost {
+			continue
+		}
 		if err := f(j); err != nil {
-			return err
+			if j.lost = j.l.vanished(err) != nil; !j.lost {
+				return err
+			}
 		}
 	}
 	return nil
@@ -307,12 +315,12 @@ func (d *Dir) syncFolders(jobs []*flushJob) error {
 			return err
 		}
 	}
-	for _, j := range changed {
+	return eachJob(changed, func(j *flushJob) error {
 		if err := d.fs.SyncDir(j.l.Dir()); err != nil {
 			return fmt.Errorf("sync folder %s: %w", j.l.Dir(), err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // publish tells what is durable now and lets go of what needs no further flush.
@@ -405,7 +413,11 @@ func (d *Dir) flushOne(l *Log) error {
 		l.maint.give()
 		return l.wrap("flush", ErrClosed)
 	}
-	if err := d.flushTaken([]*Log{l}); err != nil {
+	err := d.flushTaken([]*Log{l})
+	if err == nil && l.Flushed() < l.End() {
+		err = l.Damaged() // its files are gone
+	}
+	if err != nil {
 		return l.wrap("flush", err)
 	}
 	return nil

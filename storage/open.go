@@ -63,7 +63,7 @@ func newDir(fsys vfs.FS, path string, o Options) *Dir {
 		fs: fsys, path: path, o: o,
 		reads: newGate(o.GateWidth - writers), writes: newGate(writers),
 		readers: newFileCache(o.MaxOpenFiles / 2), writers: newFileCache(o.MaxOpenFiles / 2),
-		logs: map[partition]*Log{}, stale: map[partition]struct{}{},
+		logs: map[partition]*Log{}, stale: map[partition]struct{}{}, lost: map[partition]marks{},
 		ticked: newToken(), checkpoint: o.Now(), expiry: o.Now(),
 		stop: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
@@ -73,10 +73,18 @@ func newDir(fsys vfs.FS, path string, o Options) *Dir {
 	d.trims.reaper = &d.reaper
 	d.buffers.New = func() any { return new([readWindow]byte) }
 	d.windows.New = func() any { return new([proofWindow]byte) }
-	d.recoveryPoints.init(d, recoveryFile, func(l *Log) batch.Offset { return batch.Offset(l.recovery.Load()) },
-		func(l *Log, o batch.Offset) { l.recorded.Store(int64(o)) })
-	d.hws.init(d, hwFile, (*Log).HW, func(l *Log, o batch.Offset) { l.hwRecorded.Store(int64(o)) })
-	d.starts.init(d, startFile, (*Log).Start, func(l *Log, o batch.Offset) { l.startRecorded.Store(int64(o)) })
+	d.recoveryPoints = checkpointer{
+		d: d, name: recoveryFile, busy: newToken(), value: func(l *Log) batch.Offset { return batch.Offset(l.recovery.Load()) },
+		note: func(l *Log, o batch.Offset) { l.recorded.Store(int64(o)) }, lost: func(m marks) batch.Offset { return m.recovery },
+	}
+	d.hws = checkpointer{
+		d: d, name: hwFile, busy: newToken(), value: (*Log).HW,
+		note: func(l *Log, o batch.Offset) { l.hwRecorded.Store(int64(o)) }, lost: func(m marks) batch.Offset { return m.hw },
+	}
+	d.starts = checkpointer{
+		d: d, name: startFile, busy: newToken(), value: (*Log).Start,
+		note: func(l *Log, o batch.Offset) { l.startRecorded.Store(int64(o)) }, lost: func(m marks) batch.Offset { return m.start },
+	}
 	return d
 }
 
@@ -114,6 +122,7 @@ func (d *Dir) load() error {
 		for p := range file {
 			if d.logs[p] == nil {
 				d.stale[p] = struct{}{}
+				d.noteLost(p, marks{recovery: files[0][p], hw: files[1][p], start: files[2][p]})
 			}
 		}
 	}

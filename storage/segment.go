@@ -81,8 +81,12 @@ func (f *appending) open() (vfs.File, error) { return (*segFile)(f).openAs(os.O_
 // openAs opens the file under the name it has now.
 func (f *segFile) openAs(flag int) (vfs.File, error) {
 	f.log.paths.RLock()
-	defer f.log.paths.RUnlock()
-	return f.log.d.fs.Open(f.path(), flag, 0)
+	file, err := f.log.d.fs.Open(f.path(), flag, 0)
+	f.log.paths.RUnlock()
+	if err != nil {
+		return nil, f.openFailed(err)
+	}
+	return file, nil
 }
 
 // segment is one stretch of the log: a file, how much of it counts, and two

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -16,15 +15,12 @@ type checkpointer struct {
 	d     *Dir
 	name  string
 	value func(*Log) batch.Offset
-	note  func(*Log, batch.Offset) // told what is on the disk now; may be nil
+	note  func(*Log, batch.Offset) // told what is on the disk now
+	lost  func(marks) batch.Offset // what it says of a log that was lost
 
 	busy    token
 	started atomic.Uint64 // writes begun
 	done    atomic.Uint64 // the newest write that ended well
-}
-
-func (c *checkpointer) init(d *Dir, name string, value func(*Log) batch.Offset, note func(*Log, batch.Offset)) {
-	c.d, c.name, c.value, c.note, c.busy = d, name, value, note, newToken()
 }
 
 // write makes the present values durable.
@@ -44,19 +40,18 @@ func (c *checkpointer) write() error {
 	lines := make([]string, 0, len(logs))
 	for i, l := range logs {
 		if values[i] = c.value(l); values[i] > 0 {
-			lines = append(lines, fmt.Sprintf("%s %d %d", l.p.topic, l.p.id, values[i]))
+			lines = append(lines, checkpointLine(l.p, values[i]))
 		}
 	}
+	lines = append(lines, c.d.lostLines(c.lost)...)
 	if err := WriteFileAtomic(c.d.fs, filepath.Join(c.d.path, c.name), encodeLines(lines)); err != nil {
 		if e := passing(err); e != nil {
 			return e
 		}
 		return c.d.fail(err)
 	}
-	if c.note != nil {
-		for i, l := range logs {
-			c.note(l, values[i])
-		}
+	for i, l := range logs {
+		c.note(l, values[i])
 	}
 	c.done.Store(n)
 	return nil
@@ -67,7 +62,7 @@ const expireInterval = 10 * time.Minute
 
 // Tick does the background work of one interval: it makes durable what was
 // appended, writes checkpoints when their time has come, looks at the room on
-// the disk and forgets idle producers. Without goroutines (FlushInterval not
+// the disk and at some of the folders, and forgets idle producers. Without goroutines (FlushInterval not
 // positive) it removes old and deleted files too. It returns an error when the folder is
 // offline; a full disk is no error, and the work is done when it has room.
 func (d *Dir) Tick() error {
@@ -75,6 +70,7 @@ func (d *Dir) Tick() error {
 	defer d.ticked.give()
 	d.look()
 	err := d.flushDirty()
+	d.lookAround()
 	now := d.o.Now()
 	if now.Sub(d.checkpoint) >= d.o.CheckpointInterval {
 		d.checkpoint = now

@@ -32,7 +32,7 @@ func (l *Log) truncateTo(end batch.Offset) error {
 	if end < l.Start() {
 		return fmt.Errorf("to %d below the start %d: %w", end, l.Start(), ErrOffsetOutOfRange)
 	}
-	if e := l.damage.Load(); end > l.End() || end == l.End() && (e == nil || e.Offset < end) {
+	if e := l.damage.Load(); end > l.End() || end == l.End() && (e == nil || max(e.Offset, l.Start()) < end) {
 		l.forgetEpochs(end)
 		return nil
 	}
@@ -40,6 +40,9 @@ func (l *Log) truncateTo(end batch.Offset) error {
 		return err
 	}
 	defer l.endCut()
+	if err := l.restoreFolder(); err != nil {
+		return err
+	}
 	v, dropped, err := l.cutView(end)
 	if err != nil {
 		return err
@@ -76,14 +79,14 @@ func (l *Log) install(v *view, dropped []*segment) error {
 	snaps := l.snaps.drop(func(o batch.Offset) bool { return o > end })
 	l.mu.Unlock()
 	if err := l.cutFiles(v.last(), dropped, snaps); err != nil {
-		return l.d.fail(err)
+		return l.fail(err)
 	}
 	if err := l.keepEnd(end); err != nil {
 		return err
 	}
 	ps, err := l.rebuildProducers(end)
 	if bad := (*CorruptError)(nil); err != nil && !errors.As(err, &bad) {
-		return l.d.fail(err)
+		return l.fail(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +97,7 @@ func (l *Log) install(v *view, dropped []*segment) error {
 
 // heal forgets damage that a cut took away; mu is held.
 func (l *Log) heal(end batch.Offset) {
-	if e := l.damage.Load(); e != nil && e.Offset >= end {
+	if e := l.damage.Load(); e != nil && max(e.Offset, l.Start()) >= end {
 		l.damage.Store(nil)
 	}
 }
@@ -139,6 +142,9 @@ func (l *Log) resetTo(start batch.Offset) error {
 		return err
 	}
 	defer l.endCut()
+	if err := l.restoreFolder(); err != nil {
+		return err
+	}
 	if err := l.lowerRecovery(min(start, before)); err != nil {
 		return err
 	}
@@ -166,7 +172,7 @@ func (l *Log) resetTo(start batch.Offset) error {
 	l.damage.Store(nil)
 	l.mu.Unlock()
 	if err := l.cutFiles(nil, dropped, snaps); err != nil {
-		return l.d.fail(err)
+		return l.fail(err)
 	}
 	return l.keepEnd(start)
 }
@@ -195,7 +201,7 @@ func (l *Log) dropEpochFile() error {
 		err = l.syncFolder()
 	}
 	if err != nil {
-		return l.d.fail(err)
+		return l.fail(err)
 	}
 	l.mu.Lock()
 	l.epochsOld = true
@@ -314,11 +320,11 @@ func (l *Log) dropBelowStart() error {
 	l.mu.Unlock()
 	for i := n - 1; i >= 0; i-- {
 		if err := l.setAside(v.segs[i]); err != nil {
-			return l.d.fail(err)
+			return l.fail(err)
 		}
 	}
 	if err := l.removeSnapshots(snaps); err != nil {
-		return l.d.fail(err)
+		return l.fail(err)
 	}
 	return l.syncFolder()
 }
@@ -383,16 +389,18 @@ func (l *Log) cutView(end batch.Offset) (*view, []*segment, error) {
 		return &view{segs: kept, empty: empty}, dropped, err
 	}
 	s := v.segs[i]
-	var at spot
-	err := l.inGate(func() error {
-		return l.walk(s, func(w walker) error {
-			var err error
-			at, err = w.provenAt(max(end, s.base)) // short of it where there is damage, which the cut is to take away
-			return err
+	at := spot{base: s.base} // where nothing of it is to stay, or is there
+	if end > s.base && l.has(s) {
+		err := l.inGate(func() error {
+			return l.walk(s, func(w walker) error {
+				var err error
+				at, err = w.provenAt(end) // short of it where there is damage, which the cut is to take away
+				return err
+			})
 		})
-	})
-	if err != nil {
-		return nil, nil, err
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	if at.base < l.Start() { // nothing above the start is left
 		return &view{empty: l.Start()}, v.segs, nil

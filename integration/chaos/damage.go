@@ -179,17 +179,33 @@ func wipePartitions(_ context.Context, _ *Run, victims []*host.Host) (func(conte
 		if err := h.Kill(); err != nil {
 			return err
 		}
-		entries, err := os.ReadDir(h.Data())
-		if err != nil {
-			return err
+		return removePartitions(h)
+	})
+}
+
+// wipeLive removes the partition folders of nodes that go on.
+func wipeLive(_ context.Context, _ *Run, victims []*host.Host) (func(context.Context) error, error) {
+	return restarting(victims), each(victims, removePartitions)
+}
+
+// removeTries is how often a folder is removed in which a node makes files meanwhile.
+const removeTries = 10
+
+func removePartitions(h *host.Host) error {
+	entries, err := os.ReadDir(h.Data())
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == "raft" {
+			continue
 		}
-		for _, e := range entries {
-			if e.IsDir() && e.Name() != "raft" {
-				err = errors.Join(err, os.RemoveAll(filepath.Join(h.Data(), e.Name())))
+		var failed error
+		for range removeTries {
+			if failed = os.RemoveAll(filepath.Join(h.Data(), e.Name())); failed == nil {
+				break
 			}
 		}
-		return err
-	})
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // leaving restarts victims that may refuse to run, and lets them go for good.

@@ -67,6 +67,7 @@ func Kinds() []Kind {
 		{Name: "cut-tail", About: "the last segments lose their ends while the node is down", Targets: one, Whole: true, inflict: cutTails},
 		{Name: "cut-cold", About: "closed segments lose their ends while the node is down", Targets: one, Whole: true, inflict: cutCold},
 		{Name: "wipe-partitions", About: "all partition folders are removed while the node is down", Targets: one, Whole: true, inflict: wipePartitions},
+		{Name: "wipe-live", About: "all partition folders are removed under a running node", Targets: one, Whole: true, inflict: wipeLive},
 		{Name: "roll", About: "SIGTERM and restart of each node in turn", Targets: cluster, Mild: true, inflict: roll},
 		{Name: "elect", About: "leaders move to preferred replicas and back", Targets: cluster, Mixes: true, Mild: true, inflict: elect},
 		{Name: "churn", About: "a topic is deleted and made again, with a node cut off", Targets: one, Mild: true, inflict: churn},
