@@ -31,7 +31,7 @@
 //   - A heartbeat is acknowledged only after the leadership was verified later than its
 //     arrival; a session is aged from the sending of the heartbeat.
 //   - A node starts only from metadata without a gap: what the newest readable snapshot lacks
-//     is in the log.
+//     is in the log, all of it where no snapshot can be read.
 //   - The Raft store is never used after its first error or stall: Config.Exit is called. That
 //     there is no room for entries is no error: it is known before anything is written, and
 //     until there is room this node stores nothing new and asks for no votes.

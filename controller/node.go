@@ -229,7 +229,7 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return err
 	}
-	if err := snaps.checkWhole(n.store); err != nil {
+	if err := snaps.settle(n.store, n.log); err != nil {
 		return err
 	}
 	if err := n.watchLog(snaps); err != nil {

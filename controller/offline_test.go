@@ -187,6 +187,41 @@ func TestRecoverRefusals(t *testing.T) {
 	if err := tn.open(ctx); !errors.As(err, &gap) || len(gap.Damaged) != 1 {
 		t.Errorf("a start with a gap: %v", err)
 	}
+	expect("a start with a gap", gap, "weir recover --data")
+}
+
+// TestStartFromTheLogAlone damages every snapshot of a node, in one of two ways, while its log
+// has everything: it starts as if there were none, and takes new ones.
+func TestStartFromTheLogAlone(t *testing.T) {
+	c := newCluster(t, 1)
+	c.openAll()
+	tn := c.nodes[0]
+	tn.register()
+	var made []fsm.TopicID
+	for i, file := range []string{"state.bin", "meta.json"} {
+		made = append(made, tn.create(fmt.Sprint("t", i), 1))
+		if err := tn.node.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		tn.crash()
+		list, err := os.ReadDir(filepath.Join(tn.cfg.RaftDir, snapshotsFolder))
+		if err != nil || len(list) != 1 {
+			t.Fatalf("snapshots: %v, %v", list, err)
+		}
+		if err := os.WriteFile(filepath.Join(tn.cfg.RaftDir, snapshotsFolder, list[0].Name(), file), []byte("nonsense"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.openSome(tn)
+		for _, id := range made {
+			if p := tn.partition(id); len(p.Replicas) != 1 {
+				t.Errorf("%s was damaged: %+v", file, p)
+			}
+		}
+		aside, err := os.ReadDir(filepath.Join(tn.cfg.RaftDir, damagedFolder))
+		if err != nil || len(aside) != i+1 || aside[i].Name() != list[0].Name() {
+			t.Errorf("put aside: %v, %v, want %s", aside, err, list[0].Name())
+		}
+	}
 }
 
 // forget deletes the first entries of a node's log.

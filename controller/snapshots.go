@@ -12,8 +12,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotsFolder is where Raft's own store keeps its snapshots, in the Raft folder.
-const snapshotsFolder = "snapshots"
+const (
+	// snapshotsFolder is where Raft's own store keeps its snapshots, in the Raft folder.
+	snapshotsFolder = "snapshots"
+	// damagedFolder is where damaged ones are put, beside it.
+	damagedFolder = "damaged-snapshots"
+)
 
 // snapshots is Raft's snapshot store, which reads each snapshot back before it counts. The
 // log behind a snapshot is deleted on the strength of it, and a leader sends its newest one
@@ -163,6 +167,37 @@ func (s *snapshots) checkWhole(logs raft.LogStore) error {
 	return &GapError{Dir: filepath.Dir(s.dir), SnapshotEnd: from - 1, Damaged: damaged, LogFirst: first, LogLast: last}
 }
 
+// settle makes sure that a node may start from what it has, and puts damaged snapshots
+// aside that are newer than all that can be read: Raft does not start where it has snapshots
+// and can read none, though the log may have everything, and a leader would send a damaged
+// one to followers that lag. What they held is in the log (checkWhole).
+func (s *snapshots) settle(logs raft.LogStore, log hclog.Logger) error {
+	if err := s.checkWhole(logs); err != nil {
+		return err
+	}
+	newest, damaged, err := s.readable()
+	if err != nil || len(damaged) == 0 {
+		return err
+	}
+	aside := filepath.Join(filepath.Dir(s.dir), damagedFolder)
+	if err := makeFolder(aside); err != nil {
+		return fmt.Errorf("put damaged snapshots aside: %w", err)
+	}
+	for _, name := range damaged {
+		to := filepath.Join(aside, name)
+		if err := errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(s.dir, name), to)); err != nil {
+			return fmt.Errorf("put the damaged snapshot %s aside: %w", name, err)
+		}
+	}
+	from := uint64(1)
+	if newest != nil {
+		from = newest.Index + 1
+	}
+	log.Error("snapshots of the metadata are damaged and were put aside: this node starts from its log, which has all that they held",
+		"snapshots", damaged, "folder", aside, "log from", from)
+	return errors.Join(syncFolder(aside), syncFolder(s.dir))
+}
+
 // GapError says that a node's metadata lacks a part, and what to do.
 type GapError struct {
 	Dir               string   // the Raft folder
@@ -176,7 +211,10 @@ func (e *GapError) Error() string {
 	if len(e.Damaged) > 0 {
 		damaged = "damaged: " + strings.Join(e.Damaged, ", ")
 	}
-	return fmt.Sprintf("the metadata in %s has a gap: what can be read of its snapshots ends at index %d (%s), and its log is from %d to %d; restore a copy of this folder, or go on without this node",
+	return fmt.Sprintf("the metadata in %s has a gap: what can be read of its snapshots ends at index %d (%s), and its log is from %d to %d: this node would have forgotten what it once acknowledged and can not start. "+
+		"The other nodes go on without it as long as they are a majority of the cluster's first nodes. If they are not, stop them and run "+
+		"\"weir recover --data FOLDER --keep IDS\" with the folder of each that is to go on. "+
+		"A copy of this node's data folder from after it was last stopped, if there is one, may be put back instead; an older one must not",
 		e.Dir, e.SnapshotEnd, damaged, e.LogFirst, e.LogLast)
 }
 

@@ -57,7 +57,7 @@ func (d *Dir) OpenLost(topic string, p int32, id ID) (*Log, bool) {
 	l.startRecorded.Store(int64(m.start))
 	l.hwRecorded.Store(int64(m.hw))
 	l.publish(&view{empty: m.start})
-	l.missing(l.Dir(), m.start)
+	_ = l.missing(l.Dir(), m.start)
 	d.recoveryChanged.Store(true)
 	delete(d.lost, name)
 	delete(d.stale, name)
