@@ -179,6 +179,27 @@ func TestAdvertisedAddress(t *testing.T) {
 	}
 }
 
+// TestDamageIsNotCutWithinAnEpoch finds damage in the log of a follower without a seat,
+// whose leader counts where the log ends and may be about to give it one.
+func TestDamageIsNotCutWithinAnEpoch(t *testing.T) {
+	s := newStand(t)
+	s.host(1, 2, 3)
+	for range 3 {
+		s.mustAppend(1, "x")
+	}
+	s.p.becomeFollower(2, 1, []fsm.BrokerID{2, 3})
+	s.p.mu.Lock()
+	s.p.corrupt = 1
+	s.p.mu.Unlock()
+	if s.p.becomeFollower(2, 1, []fsm.BrokerID{2, 3}) || s.p.log.End() != 3 {
+		t.Errorf("in the epoch that it follows in its log was cut to %d", s.p.log.End())
+	}
+	s.p.becomeFollower(fsm.NoBroker, 2, []fsm.BrokerID{2, 3})
+	if s.p.becomeFollower(3, 3, []fsm.BrokerID{2, 3}); s.p.log.End() != 1 {
+		t.Errorf("at the beginning of the next epoch its log ends at %d, want 1", s.p.log.End())
+	}
+}
+
 // TestDamageIsNotCutForASeat elects a node again before the report of its damage is
 // in. It has a seat in the ISR, and so must keep the records behind the damage: the
 // others follow what it leads with.

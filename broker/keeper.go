@@ -26,18 +26,16 @@ type keeper struct {
 	record  func(index uint64) error
 	log     hclog.Logger
 	wake    chan struct{} // capacity 1: there is something to do
-	mend    chan struct{} // capacity 1: damage has been reported
 	done    chan struct{}
 
 	mu      sync.Mutex // leaf; guards what is below
 	deleted []fsm.TopicID
 	damaged []fsm.TopicPartition
-	mending []fsm.TopicPartition // reported, and not looked at by the reconciler since
-	index   uint64               // to be recorded; 0 when nothing is
+	index   uint64 // to be recorded; 0 when nothing is
 }
 
 func newKeeper(env *environment, propose proposer, record func(uint64) error, log hclog.Logger) *keeper {
-	return &keeper{env: env, propose: propose, record: record, log: log, wake: make(chan struct{}, 1), mend: make(chan struct{}, 1), done: make(chan struct{})}
+	return &keeper{env: env, propose: propose, record: record, log: log, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // confirm reports that this node holds nothing of a deleted topic any more.
@@ -67,16 +65,6 @@ func (k *keeper) reconciled(index uint64) {
 	k.index = max(k.index, index)
 	k.mu.Unlock()
 	k.signal()
-}
-
-// reported takes the partitions whose damage the controller knows of now. The Image
-// may be the same as before, when this node had no seat to lose.
-func (k *keeper) reported() []fsm.TopicPartition {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	tps := k.mending
-	k.mending = nil
-	return tps
 }
 
 func (k *keeper) signal() { wakeUp(k.wake) }
@@ -113,9 +101,7 @@ func (k *keeper) work(ctx context.Context) {
 	if len(damaged) > 0 && k.tell(ctx, fsm.ReportDamaged{Broker: k.env.self, BrokerEpoch: k.env.epoch(), Items: damaged}) {
 		k.mu.Lock()
 		k.damaged = slices.DeleteFunc(k.damaged, func(tp fsm.TopicPartition) bool { return slices.Contains(damaged, tp) })
-		k.mending = append(k.mending, damaged...)
 		k.mu.Unlock()
-		wakeUp(k.mend)
 	}
 	if len(deleted) > 0 && k.tell(ctx, fsm.ConfirmDeleted{Broker: k.env.self, BrokerEpoch: k.env.epoch(), Topics: deleted}) {
 		k.mu.Lock()

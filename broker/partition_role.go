@@ -69,8 +69,10 @@ func (p *Partition) giveUp(epoch batch.Epoch) {
 
 // becomeFollower follows leader in the given epoch, or waits for a leader when
 // there is none. It tells whether it has to be fed anew: the epoch or the leader is
-// a new one, or the log was cut. A damaged log is cut once this node has no seat in the ISR, and not before: with a seat it
-// could be elected without the records that it has acknowledged.
+// a new one. A damaged log is cut at the beginning of an epoch in which this node has
+// no seat in the ISR: with a seat it could be elected without the records that it has
+// acknowledged, and within an epoch its leader counts where the log ended before and
+// may be about to give it a seat for that. The report of the damage ends the epoch.
 func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, members []fsm.BrokerID) bool {
 	wanted := roleFollower
 	if leader == fsm.NoBroker {
@@ -79,12 +81,8 @@ func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, membe
 	heals := wanted == roleFollower && !slices.Contains(members, p.env.self)
 	p.mu.Lock()
 	if p.role == wanted && p.leader == leader && p.epoch == epoch {
-		cut := heals && p.healLocked()
-		if cut {
-			p.cutLocked()
-		}
 		p.mu.Unlock()
-		return cut
+		return false
 	}
 	ended := p.endEpochLocked()
 	if heals {
@@ -147,12 +145,12 @@ func (p *Partition) endEpochLocked() endedEpoch {
 }
 
 // healLocked cuts a damaged log at the damage, so that it can be appended to
-// again, and tells whether it did. A follower then fetches what is lost; this node
-// has no seat in the ISR, or it leads because an operator said so.
-func (p *Partition) healLocked() bool {
+// again. A follower then fetches what is lost; this node has no seat in the ISR, or it
+// leads because an operator said so.
+func (p *Partition) healLocked() {
 	damage := p.log.Damaged()
 	if damage == nil && p.corrupt < 0 {
-		return false
+		return
 	}
 	err := p.cutDamageLocked()
 	for err != nil && p.foundBefore(damage) { // the cut came upon more, further ahead
@@ -161,7 +159,6 @@ func (p *Partition) healLocked() bool {
 	}
 	p.env.log.Error("damaged log was cut", "topic", p.log.Topic(), "partition", p.tp.Partition, "damage", damage,
 		"end", int64(p.log.End()), "error", err)
-	return err == nil
 }
 
 // cutDamageLocked cuts the log at the first damage that is known.

@@ -168,30 +168,9 @@ func (r *reconciler) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-r.keeper.mend:
-			r.mend()
 		case <-again:
 			r.work.retry()
 		}
-	}
-}
-
-// mend places the replicas anew whose damage was reported: one without a seat is cut
-// and fed.
-func (r *reconciler) mend() {
-	if im := r.images.Image(); im.Index() > r.last.Index() {
-		r.step(im)
-	}
-	for _, tp := range r.keeper.reported() {
-		s, known := r.last.Partition(tp)
-		if !known || r.replicas.Get(tp) == nil || !slices.Contains(s.Replicas, r.env.self) {
-			continue
-		}
-		t, ok := r.last.Topic(tp.Topic)
-		if !ok {
-			panic(fmt.Sprintf("BUG: partition %v without a topic", tp))
-		}
-		r.place(r.last, tp, t, s)
 	}
 }
 

@@ -418,7 +418,6 @@ func (n *node) keep() {
 		n.propose(changeTimeout, fsm.ReportDamaged{Broker: n.id, BrokerEpoch: n.epoch, Items: items}, func(res fsm.Result, err error) {
 			if err == nil && res.Err == nil {
 				k.damaged = slices.DeleteFunc(k.damaged, func(tp fsm.TopicPartition) bool { return slices.Contains(items, tp) })
-				n.do(0, laneData, func() { n.mend(items) })
 			}
 			again()
 		})
@@ -431,18 +430,6 @@ func (n *node) keep() {
 		}
 		again()
 	})
-}
-
-// mend places the replicas anew whose damage was reported: the Image may be the same as
-// before, when this node had no seat to lose.
-func (n *node) mend(tps []fsm.TopicPartition) {
-	n.reconcile()
-	for _, tp := range tps {
-		s, ok := n.reconciled.Partition(tp)
-		if r := n.replica(tp); ok && r != nil && slices.Contains(s.Replicas, n.id) {
-			n.assign(n.reconciled, r, s)
-		}
-	}
 }
 
 // awaitHandOff calls then once no more leaderships can move away from this node.

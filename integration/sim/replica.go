@@ -289,10 +289,6 @@ func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, members
 	}
 	heals := wanted == roleFollower && !slices.Contains(members, r.n.id)
 	if r.role == wanted && r.leader == leader && r.epoch == epoch {
-		if cut := heals && r.heal(); cut {
-			r.shortened()
-			return true
-		}
 		return false
 	}
 	ended := r.endEpoch()
@@ -334,19 +330,17 @@ func (r *replica) endEpoch() func() {
 	}
 }
 
-// heal cuts a damaged log at the damage, so that it can be appended to again, and
-// tells whether it did.
-func (r *replica) heal() bool {
+// heal cuts a damaged log at the damage, so that it can be appended to again.
+func (r *replica) heal() {
 	damage := r.log.Damaged()
 	if damage == nil && r.corrupt < 0 {
-		return false
+		return
 	}
 	err := r.cutDamage()
 	for err != nil && r.foundBefore(damage) {
 		damage = r.log.Damaged()
 		err = r.cutDamage()
 	}
-	return err == nil
 }
 
 // cutDamage cuts the log at the first damage that is known.
