@@ -187,15 +187,18 @@ func TestDamageIsNotCutWithinAnEpoch(t *testing.T) {
 	for range 3 {
 		s.mustAppend(1, "x")
 	}
-	s.p.becomeFollower(2, 1, []fsm.BrokerID{2, 3})
+	s.p.becomeFollower(2, 1, false)
 	s.p.mu.Lock()
 	s.p.corrupt = 1
 	s.p.mu.Unlock()
-	if s.p.becomeFollower(2, 1, []fsm.BrokerID{2, 3}) || s.p.log.End() != 3 {
+	if s.p.becomeFollower(2, 1, false) || s.p.log.End() != 3 {
 		t.Errorf("in the epoch that it follows in its log was cut to %d", s.p.log.End())
 	}
-	s.p.becomeFollower(fsm.NoBroker, 2, []fsm.BrokerID{2, 3})
-	if s.p.becomeFollower(3, 3, []fsm.BrokerID{2, 3}); s.p.log.End() != 1 {
+	if s.p.becomeFollower(3, 2, true); s.p.log.End() != 3 {
+		t.Errorf("with a seat its log was cut to %d", s.p.log.End())
+	}
+	s.p.becomeFollower(fsm.NoBroker, 3, false)
+	if s.p.becomeFollower(3, 4, false); s.p.log.End() != 1 {
 		t.Errorf("at the beginning of the next epoch its log ends at %d, want 1", s.p.log.End())
 	}
 }

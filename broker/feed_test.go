@@ -174,7 +174,7 @@ func (n *feedNet) install(ids ...fsm.BrokerID) {
 		if s.Leader == id {
 			node.follows.drop(p)
 			p.becomeLeader(stateOf(s))
-		} else if p.becomeFollower(s.Leader, s.LeaderEpoch, s.ISR) {
+		} else if p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(id)) {
 			node.follows.set(p, s.Leader, s.LeaderEpoch)
 		}
 	}

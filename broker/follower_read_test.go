@@ -87,7 +87,7 @@ func TestFollowerServesBelowItsHighWatermark(t *testing.T) {
 	}
 	_, err := s.p.OffsetFor(timestampLatest, 0, false)
 	s.wantErr("list offsets", err, errNotLeader)
-	s.p.becomeFollower(3, 1, nil) // its log is a part of this one, or was elected at the risk of loss
+	s.p.becomeFollower(3, 1, false) // its log is a part of this one, or was elected at the risk of loss
 	_, err = s.p.Read(anyReplica(0, 1))
 	s.wantErr("before the leader of the epoch has told its high watermark", err, errOffsetNotAvailable)
 	if _, err := s.p.marked(1, 0, 0); err != nil {

@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weirmq/weir/broker/isr"
 	"github.com/weirmq/weir/fsm"
@@ -70,22 +69,21 @@ func (p *Partition) giveUp(epoch batch.Epoch) {
 // becomeFollower follows leader in the given epoch, or waits for a leader when
 // there is none. It tells whether it has to be fed anew: the epoch or the leader is
 // a new one. A damaged log is cut at the beginning of an epoch in which this node has
-// no seat in the ISR: with a seat it could be elected without the records that it has
+// no seat in ISR or ELR: with a seat it could be elected without the records that it has
 // acknowledged, and within an epoch its leader counts where the log ended before and
 // may be about to give it a seat for that. The report of the damage ends the epoch.
-func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, members []fsm.BrokerID) bool {
+func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated bool) bool {
 	wanted := roleFollower
 	if leader == fsm.NoBroker {
 		wanted = roleIdle
 	}
-	heals := wanted == roleFollower && !slices.Contains(members, p.env.self)
 	p.mu.Lock()
 	if p.role == wanted && p.leader == leader && p.epoch == epoch {
 		p.mu.Unlock()
 		return false
 	}
 	ended := p.endEpochLocked()
-	if heals {
+	if wanted == roleFollower && !seated {
 		p.healLocked()
 	}
 	p.role, p.leader, p.epoch = wanted, leader, epoch

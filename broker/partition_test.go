@@ -97,7 +97,7 @@ func (s *stand) install() {
 	if part.Leader == s.env.self {
 		s.p.becomeLeader(stateOf(part))
 	} else {
-		s.p.becomeFollower(part.Leader, part.LeaderEpoch, part.ISR)
+		s.p.becomeFollower(part.Leader, part.LeaderEpoch, part.Seated(s.p.env.self))
 	}
 }
 

@@ -284,14 +284,14 @@ func (r *reconciler) changed(im *fsm.Image, p *Partition) {
 func (r *reconciler) assign(im *fsm.Image, p *Partition, s fsm.Partition, state isr.State) {
 	p.keep(state)
 	if s.Leader != r.env.self {
-		if p.becomeFollower(s.Leader, s.LeaderEpoch, s.ISR) {
+		if p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(r.env.self)) {
 			r.follows.set(p, s.Leader, s.LeaderEpoch)
 		}
 		return
 	}
 	if !r.incarnation(im) {
 		r.follows.drop(p)
-		p.becomeFollower(fsm.NoBroker, s.LeaderEpoch, s.ISR)
+		p.becomeFollower(fsm.NoBroker, s.LeaderEpoch, true)
 		return
 	}
 	r.follows.drop(p)

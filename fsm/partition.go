@@ -114,6 +114,12 @@ func (p Partition) withISR(isr []BrokerID, torn BrokerID) Partition {
 	return next
 }
 
+// Seated tells whether a broker may be elected for what it is taken to hold: it is in
+// the ISR or the ELR.
+func (p Partition) Seated(id BrokerID) bool {
+	return slices.Contains(p.ISR, id) || slices.Contains(p.ELR, id)
+}
+
 // without is p after broker id lost its seat in the ISR and, unless it left whole,
 // the one in the ELR. What it led has no leader. It reports whether that changes
 // anything.

@@ -177,14 +177,14 @@ func (n *node) assign(im *fsm.Image, r *replica, s fsm.Partition) {
 	state := stateOf(im, r.tp, s)
 	r.keep(state)
 	if s.Leader != n.id {
-		if r.becomeFollower(s.Leader, s.LeaderEpoch, s.ISR) {
+		if r.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(n.id)) {
 			n.setSource(r, s.Leader)
 		}
 		return
 	}
 	if b, ok := im.Broker(n.id); !ok || b.Epoch != n.epoch {
 		n.dropSource(r)
-		r.becomeFollower(fsm.NoBroker, s.LeaderEpoch, s.ISR)
+		r.becomeFollower(fsm.NoBroker, s.LeaderEpoch, true)
 		return
 	}
 	n.dropSource(r)

@@ -282,17 +282,16 @@ func (r *replica) giveUp(epoch batch.Epoch) {
 	}
 }
 
-func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, members []fsm.BrokerID) bool {
+func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated bool) bool {
 	wanted := roleFollower
 	if leader == fsm.NoBroker {
 		wanted = roleIdle
 	}
-	heals := wanted == roleFollower && !slices.Contains(members, r.n.id)
 	if r.role == wanted && r.leader == leader && r.epoch == epoch {
 		return false
 	}
 	ended := r.endEpoch()
-	if heals {
+	if wanted == roleFollower && !seated {
 		r.heal()
 	}
 	r.role, r.leader, r.epoch = wanted, leader, epoch
