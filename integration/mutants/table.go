@@ -24,7 +24,7 @@ const DefaultSeeds = 150
 // All returns the mutants, by package.
 func All() []Mutant {
 	var all []Mutant
-	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inGroups(), inElect(), inFlush(), inStorage()} {
+	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inGroups(), inElect(), inRecovery(), inFlush(), inProof(), inStorage()} {
 		all = append(all, some...)
 	}
 	return all
@@ -90,7 +90,6 @@ func inDurability() []Mutant {
 			Name: "forget-proposed-fsync", File: durability,
 			Rule: "flushed ends count while a proposal may still record the partition as fsync (H7, H31)",
 			Old:  " || l.pending.fsync\n", New: "\n",
-			Seeds: 1000,
 		},
 		{
 			Name: "record-unflushed-members", File: durability,
@@ -299,23 +298,39 @@ func inFSMSeats() []Mutant {
 			Rule: "when every member lost its disk the logs of all replicas count (H10)",
 			Old:  "p.LastMembers = slices.Clone(p.Replicas)\n\t\treturn", New: "return",
 		},
+		{
+			Name: "damage-keeps-epoch", File: "fsm/isr.go",
+			Rule: "a report of damage ends the leader epoch, so that positions from before the cut count for nothing (H36)",
+			Old:  "if next.Leader != NoBroker {", New: "if false {",
+		},
 	}
 }
 
 // inGroups are those about what a group has committed.
 func inGroups() []Mutant {
-	const offsets = "fsm/offsets.go"
+	const offsets, slots = "fsm/offsets.go", "fsm/slots.go"
 	return []Mutant{
 		{
 			Name: "commit-in-any-generation", File: offsets,
 			Rule: "a commit is compared with the group's generation when it is stored (H47)",
 			Old:  "case g.generation(m) == c.Epoch:", New: "case g.generation(m) >= c.Epoch:",
 		},
+		{
+			Name: "any-slot-epoch", File: slots,
+			Rule: "a deposed coordinator's command is refused by the epoch of its slot (H49)",
+			Old:  "case cur.Owner == NoBroker || cur.Epoch != c.Epoch:", New: "case cur.Owner == NoBroker:",
+		},
+		{
+			Name: "any-slot-sequence", File: slots,
+			Rule: "a coordinator's command that comes again, or late, is not taken again (H47)",
+			Old:  "case c.Seq < cur.Seq:", New: "case c.Seq < 1:",
+			More: []Edit{{"case c.Seq == cur.Seq:", "case c.Seq == 0:"}},
+		},
 	}
 }
 
 func inElect() []Mutant {
-	const election, recovery, liveness = "controller/elect/election.go", "controller/elect/recovery.go", "controller/elect/liveness.go"
+	const election, liveness = "controller/elect/election.go", "controller/elect/liveness.go"
 	return []Mutant{
 		{
 			Name: "elect-nobody-from-elr", File: election,
@@ -338,9 +353,10 @@ func inElect() []Mutant {
 			Old:  "\t\tif i < 0 {\n\t\t\treturn fsm.LeaderChange{}, false", New: "\t\tif i < 0 || id != last[0] {\n\t\t\tcontinue",
 		},
 		{
-			Name: "never-ask-again", File: recovery,
-			Rule: "a question without an answer is asked again",
-			Old:  "in.todo = append(in.todo, tp)\n\t\t\tin.notYet = now.Add(r.pause)", New: "in.notYet = now.Add(r.pause)",
+			Name: "unclean-takes-any", File: "controller/elect/preferred.go",
+			Rule: "an election that an operator asked for takes the best log of those that answered (H55)",
+			Old:  " || best.Damaged == e.Damaged && e.better(best) {", New: " {",
+			Seeds: 1000,
 		},
 		{
 			Name: "session-too-short", File: liveness,
@@ -356,6 +372,19 @@ func inElect() []Mutant {
 			Name: "nobody-expires", File: liveness,
 			Rule: "a broker without heartbeats is fenced (H18)",
 			Old:  "if !b.Fenced && s.epoch == b.Epoch && !s.live(now) {", New: "if !b.Fenced && s.epoch == b.Epoch && s.live(now.Add(l.session)) {",
+		},
+	}
+}
+
+// inRecovery are those about what a controller knows of logs when only last members are
+// left: soft state that each new one gathers again.
+func inRecovery() []Mutant {
+	const recovery = "controller/elect/recovery.go"
+	return []Mutant{
+		{
+			Name: "never-ask-again", File: recovery,
+			Rule: "a question without an answer is asked again",
+			Old:  "in.todo = append(in.todo, tp)\n\t\t\tin.notYet = now.Add(r.pause)", New: "in.notYet = now.Add(r.pause)",
 		},
 	}
 }
@@ -377,6 +406,23 @@ func inFlush() []Mutant {
 			Name: "flushed-before-sync", File: "storage/flush.go",
 			Rule: "what is reported as flushed has been synced (H31)",
 			Old:  "func() error { return d.syncFiles(jobs, all) },", New: "func() error {\n\t\t\tfor _, j := range jobs {\n\t\t\t\tj.l.flushed.Store(int64(j.end))\n\t\t\t\tj.l.committed()\n\t\t\t}\n\t\t\treturn d.syncFiles(jobs, all)\n\t\t},",
+		},
+	}
+}
+
+// inProof are those about bytes that change on a disk.
+func inProof() []Mutant {
+	const prove = "storage/prove.go"
+	return []Mutant{
+		{
+			Name: "serve-unproven", File: prove,
+			Rule: "what an earlier run wrote is proven before anybody is given it (H36)",
+			Old:  "return sound >= old\n", New: "return sound >= 0 || old < 0\n",
+		},
+		{
+			Name: "prove-without-sums", File: prove,
+			Rule: "a proof compares checksums (H36)",
+			Old:  "if p.sc.pos < p.old && p.sc.pos >= p.sound {", New: "if p.sc.pos < 0 {",
 		},
 	}
 }
