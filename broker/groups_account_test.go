@@ -2,10 +2,12 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirmq/weir/fsm"
@@ -24,6 +26,7 @@ type clientLog struct {
 	first []string // guarded by mu
 	last  []string // guarded by mu; the oldest first
 	more  int      // guarded by mu; how many were between them
+	lost  []string // guarded by mu; those by which the cluster did not know the client as a member
 }
 
 // Level implements kgo.Logger.
@@ -38,6 +41,9 @@ func (l *clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if strings.Contains(b.String(), kerr.UnknownMemberID.Message) && len(l.lost) < clientLogEnd {
+		l.lost = append(l.lost, b.String())
+	}
 	switch {
 	case len(l.first) < clientLogEnd:
 		l.first = append(l.first, b.String())
@@ -58,6 +64,13 @@ func (l *clientLog) String() string {
 		all = append(all[:len(all):len(all)], fmt.Sprintf("... %d messages more ...", l.more))
 	}
 	return strings.Join(append(all[:len(all):len(all)], l.last...), "\n")
+}
+
+// forgotten are the messages by which the cluster did not know the client as a member.
+func (l *clientLog) forgotten() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lost)
 }
 
 // account logs all that is known of group "g": what each client has and has said, the

@@ -115,8 +115,8 @@ func (c *cluster) watchCommits(all *holders) {
 
 // Clients of a group are exchanged one by one for ones of the consumer protocol, and
 // back, while records come in and the coordinator dies halfway: each record is read,
-// no partition is with two clients, no committed offset goes back, and the group is of
-// the kind that its clients ask for.
+// no partition is with two clients, no committed offset goes back, no client is
+// forgotten, and the group is of the kind that its clients ask for.
 func TestGroupMigration(t *testing.T) {
 	for name, balancer := range map[string]kgo.GroupBalancer{"eager": kgo.RangeBalancer(), "cooperative": kgo.CooperativeStickyBalancer()} {
 		t.Run(name, func(t *testing.T) {
@@ -210,6 +210,11 @@ func (r *roll) finish(sent map[int32]int) {
 	})
 	r.c.committed("g", int64(total))
 	r.c.Logf("%d records, of which %d were read again", total, reads-total)
+	for _, m := range r.c.members {
+		if lost := m.said.forgotten(); len(lost) > 0 {
+			r.c.Errorf("%s was forgotten by its coordinator, %d times: %s", m.name, len(lost), lost[0])
+		}
+	}
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
 	for _, f := range r.all.faults {
