@@ -61,7 +61,7 @@ fuzz: ## every fuzz target for FUZZTIME each, in inputs (60000x) or time (30s)
 	scripts/fuzz $(FUZZTIME)
 
 bench: build ## micro benchmarks, then throughput and failover of real processes
-	$(GO) test -run '^$$' -bench . -benchmem ./wire/... ./storage/... ./fsm/... ./broker/...
+	$(GO) test -run '^$$' -bench . -benchmem ./wire/... ./storage/... ./fsm/... ./broker/... ./controller/wal
 	scripts/bench
 
 cluster: build ## the main job over three real processes, through leader kills

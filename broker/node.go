@@ -145,7 +145,7 @@ func (n *Node) takeFolder(context.Context) error {
 
 // checkEmpty refuses a folder that has a Raft log and does not say whose it is.
 func (n *Node) checkEmpty() error {
-	if _, err := n.fsys.Stat(filepath.Join(n.cfg.raftDir(), "raft.db")); err == nil {
+	if found, err := controller.HasMetadata(n.fsys, n.cfg.raftDir()); err == nil && found {
 		entries, err := n.fsys.ReadDir(filepath.Join(n.cfg.raftDir(), "snapshots"))
 		if err == nil && len(entries) > 0 {
 			return fmt.Errorf("the data folder %s holds metadata but no %s: restore that file, or start with another folder", n.cfg.DataDir, metaFile)

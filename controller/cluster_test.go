@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirmq/weir/fsm"
 	"github.com/weirmq/weir/integration/loopback"
+	"github.com/weirmq/weir/storage/vfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,6 +65,7 @@ func newTestNode(t *testing.T, l net.Listener, join []string) *testNode {
 	tn := &testNode{t: t, addr: l.Addr().String(), exited: make(chan error, 1)}
 	cfg := DefaultConfig()
 	cfg.Listener, cfg.Join, cfg.RaftDir = l, join, t.TempDir()
+	cfg.LogFS = &fullFS{FS: vfs.OS()}
 	cfg.CallTimeout = testTimeout
 	// The race detector and a busy machine make Raft's own defaults too tight for tests that
 	// assert that nothing fails over by itself.

@@ -49,15 +49,20 @@ func (c *compactor) found(list []*raft.SnapshotMeta) {
 	}
 }
 
-// entryOverhead is about what an entry takes in the store beside its data.
-const entryOverhead = 64
+// entryOverhead is about what an entry takes in the store beside its data, writeBytes what a
+// write takes whole multiples of.
+const (
+	entryOverhead = 32
+	writeBytes    = 4096
+)
 
-// stored notes entries that were written.
+// stored notes entries that were written at once.
 func (c *compactor) stored(ls []*raft.Log) {
 	var size int64
 	for _, l := range ls {
 		size += int64(len(l.Data)) + entryOverhead
 	}
+	size = (size + writeBytes - 1) / writeBytes * writeBytes
 	c.mu.Lock()
 	c.bytes += size
 	due := c.bytes >= c.due

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/storage/vfs"
 )
 
 // Identity is who a node is for good: it is written once, when its cluster forms.
@@ -35,6 +36,8 @@ type Config struct {
 	NodeID fsm.BrokerID
 	// RaftDir holds Raft's log and snapshots.
 	RaftDir string
+	// LogFS is the file system of the log in RaftDir.
+	LogFS vfs.FS
 	// Identity is what the data folder says; nil when the folder is empty.
 	Identity *Identity
 	// SaveIdentity keeps a new identity in the data folder before it is used.
@@ -73,6 +76,7 @@ type TopicDefaults struct {
 func DefaultConfig() Config {
 	return Config{
 		Listen:          "127.0.0.1:" + defaultPeerPort,
+		LogFS:           vfs.OS(),
 		Session:         3 * time.Second,
 		Heartbeat:       500 * time.Millisecond,
 		ElectionTimeout: 500 * time.Millisecond,
@@ -93,6 +97,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.RaftDir == "":
 		return errors.New("the Raft folder is not set")
+	case c.LogFS == nil:
+		return errors.New("the file system of the Raft log is not set")
 	case c.SaveIdentity == nil && c.Identity == nil:
 		return errors.New("there is no SaveIdentity function although the folder has no identity yet")
 	case c.Exit == nil:

@@ -35,7 +35,7 @@
 //   - The Raft store is never used after its first error or stall: Config.Exit is called. That
 //     there is no room for entries is no error: it is known before anything is written, and
 //     until there is room this node stores nothing new and asks for no votes.
-//   - A store opens with what was stored, or not at all: every page is checked.
+//   - A store opens with what was stored, or not at all: every byte is checked (controller/wal).
 //   - Raft's main loop handles every heartbeat (no fast path), Raft never pipelines, and the
 //     leadership is transferred only when the node is about to stop.
 //
@@ -68,12 +68,12 @@
 // (running, halted), proposer.mu (queue), gatherer.mu (what waits), compactor.mu
 // (bytes and snapshots), controlLinks.mu (the link to the leader),
 // callLink.mu (pending calls), pusher.mu, reach.mu and followerEnds.mu (what followers have and
-// whether they answer), store.mu (poisoned), boltLog.mu (bounds of the log), Node.mu (no goroutine after Close; routes).
-// boltLog.turn is a token, held by who writes to the store, through the write and its sync.
+// whether they answer), store.mu (poisoned), Node.mu (no goroutine after Close; routes).
+// Those of the log are in controller/wal.
 // The Image is an atomic pointer with Raft's FSM goroutine as its only writer; the fields of
 // a term below "loop" belong to its loop.
 //
 // # Imports
 //
-// Of ours: controller/elect, fsm, wire (error codes of topic results), wire/codec.
+// Of ours: controller/elect, controller/wal, storage/vfs, fsm, wire (error codes of topic results), wire/codec.
 package controller

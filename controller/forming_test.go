@@ -162,7 +162,7 @@ func TestFormingSurvivesAnInterruptedStart(t *testing.T) {
 	tn := c.nodes[0]
 	folder := newUUID()
 	f := formation{clusterID: "half-formed", founder: folder, members: []member{{id: 1, folder: folder}}}
-	s, err := openStore(tn.cfg.RaftDir, func(error) {})
+	s, err := openStore(tn.cfg.LogFS, tn.cfg.RaftDir, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

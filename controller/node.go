@@ -120,7 +120,7 @@ func (n *Node) open(ctx context.Context) error {
 	if err := makeFolder(n.cfg.RaftDir); err != nil {
 		return fmt.Errorf("make the Raft folder: %w", err)
 	}
-	if n.store, err = openStore(n.cfg.RaftDir, n.exit); err != nil {
+	if n.store, err = openStore(n.cfg.LogFS, n.cfg.RaftDir, n.exit); err != nil {
 		return err
 	}
 	if err := n.listen(); err != nil {
@@ -224,7 +224,7 @@ func (n *Node) startRaft() error {
 		return n.dialServer(ctx, to, KindRaft)
 	})
 	n.transport = newTransport(stream, newReach(n.lead, n.ctx.Done()), newRaftLogger(n.log.Named("raft-net")))
-	n.transport.hasRoom, n.store.room.changed = n.store.hasRoom, n.roomChanged
+	n.transport.hasRoom, n.store.roomChanged = n.store.hasRoom, n.roomChanged
 	snaps, err := n.snapshots()
 	if err != nil {
 		return err

@@ -3,15 +3,15 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/weirmq/weir/controller/wal"
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/storage/vfs"
 )
 
 // keyRecovered is the key of ours in Raft's stable store that says what Recover did.
@@ -66,11 +66,16 @@ type Outlook struct {
 	BelowMinISR int
 }
 
+// HasMetadata tells whether there is metadata in a Raft folder.
+func HasMetadata(fsys vfs.FS, raftDir string) (bool, error) { return wal.Exists(fsys, raftDir) }
+
 // OpenSurvivor reads the metadata of a stopped node. The caller holds the lock on its data
 // folder. The error says what to do.
 func OpenSurvivor(raftDir string, id Identity, log hclog.Logger) (*Survivor, error) {
-	if _, err := os.Stat(filepath.Join(raftDir, storeFile)); err != nil {
-		return nil, fmt.Errorf("there is no metadata in %s (%w): recover a node that has its own, or restore a copy of its folder", raftDir, err)
+	if found, err := HasMetadata(vfs.OS(), raftDir); err != nil {
+		return nil, fmt.Errorf("look for metadata in %s: %w", raftDir, err)
+	} else if !found {
+		return nil, fmt.Errorf("there is no metadata in %s: recover a node that has its own, or restore a copy of its folder", raftDir)
 	}
 	s := &Survivor{dir: raftDir, id: id, log: log}
 	if s.log == nil {
@@ -84,7 +89,7 @@ func OpenSurvivor(raftDir string, id Identity, log hclog.Logger) (*Survivor, err
 
 func (s *Survivor) open() error {
 	var err error
-	if s.store, err = openStore(s.dir, func(err error) { s.broken = err }); err != nil {
+	if s.store, err = openStore(vfs.OS(), s.dir, func(err error) { s.broken = err }); err != nil {
 		return fmt.Errorf("%w: stop the node first; if it is stopped, recover another surviving node", err)
 	}
 	if s.snaps, err = openSnapshots(s.dir, s.log.Named("snapshot")); err != nil {

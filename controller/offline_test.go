@@ -227,7 +227,7 @@ func TestStartFromTheLogAlone(t *testing.T) {
 // forget deletes the first entries of a node's log.
 func forget(t *testing.T, tn *testNode) {
 	t.Helper()
-	s, err := openStore(tn.cfg.RaftDir, func(err error) { t.Error(err) })
+	s, err := openStore(tn.cfg.LogFS, tn.cfg.RaftDir, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

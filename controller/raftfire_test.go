@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,8 +16,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/weirmq/weir/controller/wal"
 	"github.com/weirmq/weir/fsm"
 	"github.com/weirmq/weir/integration/seeds"
+	"github.com/weirmq/weir/storage/vfs"
 )
 
 const (
@@ -27,6 +28,10 @@ const (
 	fireRounds = 16
 	// fireTimeout is Raft's patience there.
 	fireTimeout = 300 * time.Millisecond
+	// fireSegment is how large the segments of a log there are: what is kept of one is enough
+	// for the terms and votes while a disk is full.
+	fireSegment = 1 << 20
+	fireLogDir  = "raft"
 )
 
 // TestRaftUnderFire runs Raft as we wrap it (our transport, store, votes, snapshots and
@@ -51,8 +56,12 @@ func TestRaftUnderFire(t *testing.T) {
 	f.settle()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t.Logf("%d commands acknowledged, %d entries applied, %d snapshots sent, %d restarts, %d terms",
-		f.acked.Load(), len(f.entries), f.installs.Load(), f.restarts, len(f.leaders))
+	refused := int64(0)
+	for _, n := range f.nodes {
+		refused += n.disk.refused.Load()
+	}
+	t.Logf("%d commands acknowledged, %d entries applied, %d snapshots sent, %d restarts, %d terms, %d writes refused for want of room",
+		f.acked.Load(), len(f.entries), f.installs.Load(), f.restarts, len(f.leaders), refused)
 }
 
 // fire is the cluster and what is known of it.
@@ -80,6 +89,7 @@ type fireNode struct {
 	id      raft.ServerID
 	disk    pauser
 	raftDir string
+	logFS   *vfs.Mem
 	exited  atomic.Bool // it asked for the end of its process
 	// stream is the present one, for those who dial.
 	stream atomic.Pointer[raftStream]
@@ -88,7 +98,7 @@ type fireNode struct {
 	raft      *raft.Raft
 	machine   *machine
 	store     *store
-	log       *boltLog
+	log       *wal.Log
 	transport *transport
 	lead      *leadership
 	ended     chan struct{}
@@ -103,7 +113,10 @@ func newFire(t *testing.T, rng *rand.Rand) *fire {
 	f.net.cuts, f.net.changed = map[[2]raft.ServerID]bool{}, make(chan struct{})
 	for i := range fireNodes {
 		id := serverID(fsm.BrokerID(i+1), [16]byte{byte(i + 1)})
-		f.nodes = append(f.nodes, &fireNode{f: f, id: id, raftDir: t.TempDir()})
+		f.nodes = append(f.nodes, &fireNode{f: f, id: id, raftDir: t.TempDir(), logFS: vfs.NewMem(int64(i))})
+		if err := f.nodes[i].logFS.Mkdir(fireLogDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return f
 }
@@ -148,14 +161,13 @@ func (n *fireNode) start() {
 		n.f.t.Error(err)
 		return
 	}
-	db, err := openBoltLog(filepath.Join(n.raftDir, storeFile))
+	db, err := wal.Open(n.logFS, fireLogDir, fireSegment)
 	if err != nil {
 		n.f.t.Error(err)
 		return
 	}
-	db.db.NoSync = true
-	n.log, n.transport.hasRoom = db, db.hasRoom
 	st := newStore(pausedDisk{db, &n.disk}, time.Minute, func(error) { n.exited.Store(true) })
+	n.log, n.transport.hasRoom = db, st.hasRoom
 	n.store = st
 	if err := snaps.checkWhole(st); err != nil {
 		n.f.t.Errorf("node %s: %v", n.id, err)
@@ -332,7 +344,8 @@ func (f *fire) strike() {
 	other := f.nodes[f.rng.IntN(fireNodes)]
 	switch f.rng.IntN(10) {
 	case 9:
-		fillDisk(n.log)
+		n.logFS.SetCapacity(n.logFS.Used())
+		useUp(f.t, n.log, 32<<10)
 	case 0:
 		f.isolate(n)
 	case 7, 8: // two of five, among them often the leader, are alone
@@ -380,7 +393,7 @@ func (f *fire) isolate(n *fireNode) {
 func (f *fire) heal() {
 	for _, n := range f.nodes {
 		n.disk.resume()
-		clearDisk(n.log)
+		n.logFS.SetCapacity(-1)
 	}
 	f.net.heal()
 }
@@ -498,7 +511,7 @@ func (c *fireConn) Close() error {
 	return c.Conn.Close()
 }
 
-// pausedDisk is the store on disk, unsynced, which can stand still.
+// pausedDisk is the store, which can stand still.
 type pausedDisk struct {
 	backing
 	pauser *pauser
@@ -506,6 +519,8 @@ type pausedDisk struct {
 
 // pauser outlives the process whose disk it holds up.
 type pauser struct {
+	refused atomic.Int64 // writes for want of room
+
 	mu   sync.Mutex
 	gate chan struct{} // closed when it goes on; nil while it does
 }
@@ -538,7 +553,11 @@ func (p *pauser) wait() {
 
 func (d pausedDisk) StoreLogs(ls []*raft.Log) error {
 	d.pauser.wait()
-	return d.backing.StoreLogs(ls)
+	err := d.backing.StoreLogs(ls)
+	if errors.Is(err, errNoRoom) {
+		d.pauser.refused.Add(1)
+	}
+	return err
 }
 
 func (d pausedDisk) Set(k, v []byte) error {

@@ -3,30 +3,35 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/weirmq/weir/controller/wal"
+	"github.com/weirmq/weir/storage/vfs"
 )
 
-const (
-	// storeDeadline is how long one write of Raft's log may take. A leader whose disk hangs
-	// would otherwise keep its leadership for ever while nothing commits.
-	storeDeadline = 4 * time.Second
-	// storeLockWait bounds the wait for the file lock of another process.
-	storeLockWait = time.Second
-	storeFile     = "raft.db"
+// storeDeadline is how long one write of Raft's log may take. A leader whose disk hangs
+// would otherwise keep its leadership for ever while nothing commits.
+const storeDeadline = 4 * time.Second
+
+var (
+	// errNoRoom is the answer to entries that the disk has no room for. Nothing was written.
+	errNoRoom = wal.ErrNoRoom
+	// errKeyNotFound is the answer for a value that was never set.
+	errKeyNotFound = wal.ErrKeyNotFound
 )
 
 // errPoisoned is what every operation answers after the first failure.
 var errPoisoned = errors.New("the Raft store failed earlier and is not used any more")
 
-// backing is what store wraps: boltLog, or a faulty one in tests.
+// backing is what store wraps: a wal.Log, or a faulty one in tests.
 type backing interface {
 	raft.LogStore
 	raft.StableStore
+	HasRoom(bytes int) bool
 	Close() error
 }
 
@@ -40,31 +45,28 @@ type store struct {
 	exit     func(error)
 	// stored is told of entries that were written.
 	stored func([]*raft.Log)
-	// room is the file's, nil for another backing; hasRoom tells whether entries find any.
-	room    *room
-	hasRoom func() bool
+	// roomChanged is told when entries begin to be refused for want of room, and when they are taken again.
+	roomChanged func(short bool)
+	short       atomic.Bool
 
 	mu       sync.Mutex
 	poisoned bool
 	closed   bool
 }
 
-func openStore(dir string, exit func(error)) (*store, error) {
-	path := filepath.Join(dir, storeFile)
-	db, err := openBoltLog(path)
-	if d := (*DamageError)(nil); errors.As(err, &d) {
+func openStore(fsys vfs.FS, dir string, exit func(error)) (*store, error) {
+	db, err := wal.Open(fsys, dir, wal.SegmentBytes)
+	if d := (*wal.DamageError)(nil); errors.As(err, &d) {
 		return nil, err // which says it all
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("open the metadata in %s: %w", dir, err)
 	}
-	s := newStore(db, storeDeadline, exit)
-	s.room, s.hasRoom = db.room, db.hasRoom
-	return s, nil
+	return newStore(db, storeDeadline, exit), nil
 }
 
 func newStore(db backing, deadline time.Duration, exit func(error)) *store {
-	return &store{db: db, deadline: deadline, exit: exit, stored: func([]*raft.Log) {}, hasRoom: func() bool { return true }}
+	return &store{db: db, deadline: deadline, exit: exit, stored: func([]*raft.Log) {}, roomChanged: func(bool) {}}
 }
 
 // IsMonotonic makes Raft delete its whole log when a snapshot is installed, so that no
@@ -75,36 +77,22 @@ func (s *store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l})
 
 func (s *store) StoreLogs(ls []*raft.Log) error {
 	err := s.write("store log entries", func() error { return s.db.StoreLogs(ls) })
+	if short := errors.Is(err, errNoRoom); (short || err == nil) && s.short.Swap(short) != short {
+		s.roomChanged(short)
+	}
 	if err == nil {
 		s.stored(ls)
 	}
 	return err
 }
 
-// deleteStep is how many entries one write deletes at most. New entries wait for it.
-const deleteStep = 1024
+// hasRoom tells whether entries of any usual size would find room now: a leader that has
+// room for its first entry only would be none for long.
+func (s *store) hasRoom() bool { return s.db.HasRoom(2 * entrySizeMax) }
 
-// DeleteRange deletes entries. The oldest go step by step, so that new ones do not wait for
-// all of it: what is left after a crash in between is a log. Newest ones, which another
-// leader's replace, go at once: of those a crash would leave some behind a gap.
+// DeleteRange deletes the oldest entries, or the newest ones as soon as others replace them.
 func (s *store) DeleteRange(first, last uint64) error {
-	oldest, err := s.FirstIndex()
-	if err != nil {
-		return err
-	}
-	step := last
-	for ; first <= last; first = step + 1 {
-		if first <= oldest {
-			step = min(last, max(first, oldest)+deleteStep-1)
-			oldest = step + 1
-		} else {
-			step = last
-		}
-		if err := s.write("delete log entries", func() error { return s.db.DeleteRange(first, step) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.write("delete log entries", func() error { return s.db.DeleteRange(first, last) })
 }
 
 func (s *store) Set(key, value []byte) error {

@@ -2,12 +2,14 @@ package controller
 
 import (
 	"errors"
-	"path/filepath"
-	"slices"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/weirmq/weir/controller/wal"
+	"github.com/weirmq/weir/storage/vfs"
 )
 
 // faultyBacking fails or hangs in StoreLogs on demand.
@@ -29,7 +31,7 @@ func (f *faultyBacking) StoreLogs(ls []*raft.Log) error {
 
 func newFaulty(t *testing.T, deadline time.Duration) (*store, *faultyBacking, chan error) {
 	t.Helper()
-	db, err := openBoltLog(filepath.Join(t.TempDir(), storeFile))
+	db, err := wal.Open(vfs.OS(), t.TempDir(), 64<<10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,71 +114,41 @@ func TestStoreErrorsAfterCloseDoNotExit(t *testing.T) {
 	}
 }
 
-// stepBacking fails a deletion on demand.
-type stepBacking struct {
-	backing
-	steps [][2]uint64
-	fail  int // the number of the deletion that fails
-}
-
-func (b *stepBacking) DeleteRange(first, last uint64) error {
-	b.steps = append(b.steps, [2]uint64{first, last})
-	if len(b.steps) == b.fail {
-		return errors.New("input/output error")
+// TestStoreTellsOfRoom: that there is none is passed to Raft, told once, and poisons nothing.
+func TestStoreTellsOfRoom(t *testing.T) {
+	s, f, exited := newFaulty(t, time.Minute)
+	var said []bool
+	s.roomChanged = func(short bool) { said = append(said, short) }
+	for _, f.fail = range []error{nil, errNoRoom, errNoRoom, nil, nil} {
+		last, err := s.LastIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.StoreLog(&raft.Log{Index: last + 1}); !errors.Is(err, f.fail) {
+			t.Errorf("got %v, want %v", err, f.fail)
+		}
 	}
-	return b.backing.DeleteRange(first, last)
-}
-
-// TestStoreDeletesOldestInSteps: the oldest entries go in steps, from the oldest on, so that
-// whatever is left when one fails is a log without a gap; the newest go in one.
-func TestStoreDeletesOldestInSteps(t *testing.T) {
-	db, err := openBoltLog(filepath.Join(t.TempDir(), storeFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &stepBacking{backing: db, fail: 4}
-	s := newStore(b, time.Minute, func(error) {})
-	defer func() { _ = s.close() }()
-	const first, last = 11, 10 + 5*deleteStep
-	var ls []*raft.Log
-	for i := uint64(first); i <= last; i++ {
-		ls = append(ls, &raft.Log{Index: i, Term: 1})
-	}
-	if err := s.StoreLogs(ls); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.DeleteRange(last-2*deleteStep+1, last); err != nil || len(b.steps) != 1 {
-		t.Fatalf("the newest went in %v, %v; want one step", b.steps, err)
-	}
-	if err := s.DeleteRange(first, last-2*deleteStep); err == nil {
-		t.Fatal("the failure is not reported")
-	}
-	want := [][2]uint64{{last - 2*deleteStep + 1, last}, {first, 10 + deleteStep}, {11 + deleteStep, 10 + 2*deleteStep}, {11 + 2*deleteStep, 10 + 3*deleteStep}}
-	if !slices.Equal(b.steps, want) {
-		t.Errorf("deleted %v, want %v", b.steps, want)
-	}
-	if i, err := db.FirstIndex(); err != nil || i != 11+2*deleteStep {
-		t.Errorf("the log begins at %d, %v; want %d", i, err, 11+2*deleteStep)
+	if fmt.Sprint(said) != "[true false]" || len(exited) != 0 {
+		t.Errorf("the changes told are %v; exit was called %d times", said, len(exited))
 	}
 }
 
 func TestStoreIsLocked(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openStore(dir, func(error) {})
+	s, err := openStore(vfs.OS(), dir, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.close() }()
-	if again, err := openStore(dir, func(error) {}); err == nil {
+	if again, err := openStore(vfs.OS(), dir, func(error) {}); err == nil {
 		_ = again.close()
 		t.Fatal("two stores opened one file")
 	}
 }
 
-// TestDeleteRangeLeavesNothing guards against cursors that skip entries while deleting:
-// what is left of a truncated tail would come back as log after a restart.
+// TestDeleteRangeLeavesNothing guards against entries that are skipped while deleting: what is left of a truncated tail would come back as log after a restart.
 func TestDeleteRangeLeavesNothing(t *testing.T) {
-	s, err := openStore(t.TempDir(), func(err error) { t.Errorf("exit: %v", err) })
+	s, err := openStore(vfs.OS(), t.TempDir(), func(err error) { t.Errorf("exit: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,16 +170,16 @@ func TestDeleteRangeLeavesNothing(t *testing.T) {
 	if err := s.StoreLogs(ls[1000:]); err != nil {
 		t.Fatal(err)
 	}
-	const cut = 500 + 3*deleteStep + 7
-	if err := s.DeleteRange(501, cut); err != nil { // in several steps
+	const cut, tail = 3579, 1123
+	if err := s.DeleteRange(501, cut); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.DeleteRange(last-deleteStep-99, last); err != nil { // at once
+	if err := s.DeleteRange(last-tail, last); err != nil {
 		t.Fatal(err)
 	}
 	for i := uint64(1); i <= last; i++ {
 		err := s.GetLog(i, &raft.Log{})
-		if kept := i > cut && i < last-deleteStep-99; kept != (err == nil) {
+		if kept := i > cut && i < last-tail; kept != (err == nil) {
 			t.Fatalf("entry %d: %v, want kept %v", i, err, kept)
 		}
 	}

@@ -15,7 +15,7 @@ func TestRaftPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tests strings.Builder
-	for _, dir := range []string{"../controller", "../integration/cluster"} {
+	for _, dir := range []string{"../controller", "../controller/wal", "../integration/cluster"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +28,7 @@ func TestRaftPage(t *testing.T) {
 			tests.Write(text)
 		}
 	}
-	names := regexp.MustCompile("`(Test[A-Za-z0-9]+|[a-z]+\\.go)`").FindAllStringSubmatch(string(page), -1)
+	names := regexp.MustCompile("`(Test[A-Za-z0-9]+|[a-z/]+\\.go)`").FindAllStringSubmatch(string(page), -1)
 	if len(names) < 40 {
 		t.Errorf("only %d names on the page", len(names))
 	}

@@ -61,13 +61,13 @@ func (s site) is(op, path string) bool { return op == s.op && strings.Contains(p
 func errorSites() []site {
 	return []site{
 		{"write", ".log", syscall.EIO}, {"sync", ".log", syscall.EIO}, {"read", ".log", syscall.EIO},
-		{"write", "raft.db", syscall.EIO}, {"sync", "raft.db", syscall.EIO}, {"rename", "", syscall.EIO},
+		{"write", ".wal", syscall.EIO}, {"sync", ".wal", syscall.EIO}, {"rename", "", syscall.EIO},
 		{"sync", "", syscall.EIO}, {"create", "", syscall.EIO}, {"create", "", syscall.ENOSPC}, {"write", "", syscall.ENOSPC},
 	}
 }
 
 func stallSites() []site {
-	return []site{{"sync", ".log", nil}, {"write", ".log", nil}, {"sync", "raft.db", nil}, {"sync", "", nil}, {"read", ".log", nil}}
+	return []site{{"sync", ".log", nil}, {"write", ".log", nil}, {"sync", ".wal", nil}, {"sync", "", nil}, {"read", ".log", nil}}
 }
 
 // tainted restarts the victims with a tainted folder, waits until they are in sync, and
