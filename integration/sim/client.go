@@ -157,6 +157,9 @@ func (p *producer) send(o *outgoing) {
 			if to.clientCut > w.now || to.answersLost > w.now && w.chance(700) {
 				return
 			}
+			if r := to.replica(part.tp); r != nil && r.overruled() {
+				return
+			}
 			// A client that is told is told, whatever becomes of the node then.
 			losses := part.losses
 			w.after(w.between(50*time.Microsecond, 2*time.Millisecond), func() { p.answered(gen, part, losses, o, got, err) })
@@ -295,7 +298,7 @@ func (w *world) runReader() {
 	}
 	n.do(w.between(50*time.Microsecond, 5*time.Millisecond), laneData, func() {
 		r := n.replica(p.tp)
-		if r == nil || !n.serving() {
+		if r == nil || !n.serving() || r.overruled() {
 			return
 		}
 		w.report.Reads++

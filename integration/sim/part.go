@@ -28,6 +28,10 @@ type part struct {
 	seen      fsm.PartitionEpoch
 	exists    bool // it does, or its tombstone
 	losses    int  // elections at the risk of loss
+	// riskEpoch is the leader epoch of the last of them. A leader of an earlier one that was
+	// cut off when an operator did not wait for it goes on until it hears of that, and what it
+	// acknowledges is given up, as the operator was told.
+	riskEpoch batch.Epoch
 
 	// proposals are the ISR changes that were ever sent at the partition's present
 	// epoch: any of them may still come to pass.
@@ -65,6 +69,10 @@ func (p *part) name() string { return fmt.Sprintf("%s-%d", p.topic, p.tp.Partiti
 func (p *part) at(o batch.Offset) int {
 	return sort.Search(len(p.recs), func(i int) bool { return p.recs[i].end > o })
 }
+
+// overruled tells whether a replica takes part in what an election at the risk of loss
+// gave up.
+func (r *replica) overruled() bool { return r.epoch < r.part.riskEpoch }
 
 // commit notes that a leader's high watermark passed what its log holds up to hw.
 // No offset ever gets a second content, and a producer's batches come once each,
@@ -162,7 +170,7 @@ func (p *part) recovered(leader *node, was fsm.Partition) {
 		w.fail("acknowledged records survive", "node %d leads %s with a log that agrees to %d, committed to %d, after %d blackouts", leader.id, p.name(), kept, p.end, w.blackouts)
 	}
 	w.note(leader.id, "keeps %s to %d of %d", p.name(), kept, p.end)
-	p.losses++
+	p.losses, p.riskEpoch = p.losses+1, was.LeaderEpoch+1
 	w.report.Lost += int(p.end - kept)
 	p.recs = p.recs[:p.at(kept)]
 	p.end, p.acked = kept, min(p.acked, kept)

@@ -184,7 +184,9 @@ func (r *replica) setHW(hw batch.Offset) {
 	if hw == r.hw {
 		return
 	}
-	r.part.commit(r, hw)
+	if !r.overruled() {
+		r.part.commit(r, hw)
+	}
 	r.hw = hw
 	r.shown()
 	r.log.SetHW(hw)
