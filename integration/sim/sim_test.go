@@ -49,7 +49,8 @@ func processorTime() time.Duration {
 
 // runSeeds runs plans on all processors; of those that fail it returns the first.
 func runSeeds(t *testing.T, first, n uint64) (sum Report, p Plan, bad *Violation) {
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // a run lives in a few megabytes
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30)) // most of what a run makes is garbage
 	var (
 		next    atomic.Uint64
 		mu      sync.Mutex // guards sum, p, bad

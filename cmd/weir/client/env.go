@@ -17,6 +17,11 @@ import (
 // library's default of 5 s would hide a failover that took 2.
 const metadataMinAge = 250 * time.Millisecond
 
+// metadataMaxAge is how long a client believes in what it was told. A member of a group of
+// the consumer protocol whose coordinator died goes on dialling it until new metadata no
+// longer list that node, and the library's default is 5 minutes.
+const metadataMaxAge = 5 * time.Second
+
 // Env is what the verbs read from and write to.
 type Env struct {
 	Stdin  io.Reader
@@ -78,6 +83,7 @@ func clientOpts(brokers []string) []kgo.Opt {
 		kgo.SeedBrokers(brokers...),
 		kgo.ClientID("weir-cli"),
 		kgo.MetadataMinAge(metadataMinAge),
+		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.DialTimeout(3 * time.Second),
 	}
 }
