@@ -388,6 +388,11 @@ func (n *node) wipe() {
 	n.newFolder()
 	n.disk = newDisk(n.w, vfs.NewMem(int64(n.w.plan.Seed)<<16|int64(n.folderCount)<<8|int64(n.id)))
 	n.journals = nil
+	for _, p := range n.w.parts { // what it gets again it gets as no member
+		if p.held != nil {
+			p.held[n.id-1] = 0
+		}
+	}
 }
 
 // intact tells whether the disk holds what the node's present registration stands
