@@ -241,7 +241,7 @@ func inFSM() []Mutant {
 			Name: "readmit-old-incarnation", File: isr,
 			Rule: "an ISR change names the incarnation of each member (H9)",
 			Old:  "if !known || !b.Eligible() || b.Epoch != m.Epoch ||", New: "if !known || !b.Eligible() ||",
-			Seeds: 400,
+			Seeds: 1000,
 		},
 		{
 			Name: "any-partition-epoch", File: isr,
