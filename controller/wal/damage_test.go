@@ -274,6 +274,25 @@ func TestLostFiles(t *testing.T) {
 	}
 }
 
+// TestLostLastSegment: the segment before says that there was one.
+func TestLostLastSegment(t *testing.T) {
+	m := newMem(t)
+	l := openQuiet(t, m)
+	for i := uint64(1); l.inUse().seq == 1; i++ {
+		if err := l.StoreLogs(entries(i, i, 1, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crashed := m.CrashClone(0)
+	if err := crashed.Remove(l.inUse().path); err != nil {
+		t.Fatal(err)
+	}
+	var d *DamageError
+	if _, err := open(crashed, "raft", small); !errors.As(err, &d) || !strings.Contains(err.Error(), "segment 2 is missing") {
+		t.Errorf("without its last segment: %v; want a DamageError", err)
+	}
+}
+
 // TestTornBlock: of a last block that was not synced any sectors may be there, and none.
 func TestTornBlock(t *testing.T) {
 	m := newMem(t)
@@ -283,7 +302,7 @@ func TestTornBlock(t *testing.T) {
 	}
 	s := &sample{files: map[string][]byte{}, want: mustContent(t, l)}
 	at, path := int(l.end), l.inUse().path
-	if err := l.StoreLogs(entries(6, 7, 1, 1500)); err != nil {
+	if err := l.StoreLogs(entries(6, 7, 1, 2200)); err != nil { // more than a page, which the next block is not
 		t.Fatal(err)
 	}
 	whole := mustContent(t, l)
