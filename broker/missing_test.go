@@ -20,9 +20,7 @@ func (c *cluster) removeFolder(i int) {
 	if _, err := c.disks[i].Stat(folder); err != nil {
 		c.Fatal(err)
 	}
-	if err := c.disks[i].RemoveAll(folder); err != nil {
-		c.Fatal(err)
-	}
+	c.until("the folder is removed, in which the node makes files meanwhile", func() bool { return c.disks[i].RemoveAll(folder) == nil })
 }
 
 // TestNobodyIsElectedWithoutAFolder removes a folder between two runs of a node that was

@@ -123,12 +123,13 @@ func (w *world) sufficient(core []*node) bool {
 
 // keepsLeader tells whether a core surely holds a member that may lead: one that
 // keeps its seat since its session lives. Others can lose their seats by the very
-// restart that brings them back; then all members may be needed to find the best log.
+// restart that brings them back; then all members may be needed to find the best log. So
+// can one of which a report of damage is under way that comes late, or twice.
 func (w *world) keepsLeader(core []*node, p *part, s fsm.Partition) bool {
 	return slices.ContainsFunc(core, func(n *node) bool {
 		b, _ := w.raft.image.Broker(n.id)
 		return n.up && b.Eligible() && b.Epoch == n.epoch && n.clock().Sub(n.sent) < session/4 &&
-			slices.Contains(s.ISR, n.id) && w.sure(p, s, n.id, nil)
+			slices.Contains(s.ISR, n.id) && w.sure(p, s, n.id, nil) && !slices.Contains(n.told, p.tp)
 	})
 }
 

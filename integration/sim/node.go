@@ -38,8 +38,9 @@ type node struct {
 	pausedUntil  time.Duration
 	stalledUntil time.Duration
 	dir          *storage.Dir
-	working      *replica // whose log is being worked on, for a stop in the middle
-	cutTo        int64    // where that work may cut the log to; negative: it does not
+	told         []fsm.TopicPartition // of which this process reported damage
+	working      *replica             // whose log is being worked on, for a stop in the middle
+	cutTo        int64                // where that work may cut the log to; negative: it does not
 	stopping     bool
 	changesLate  time.Duration // until when its ISR changes reach the controller late
 	changesAfter time.Duration // until when that is just after they are given up
@@ -205,7 +206,7 @@ func (n *node) resetProcess() {
 	n.replicas, n.adopted, n.reconciled, n.roleDue = nil, nil, nil, false
 	n.work, n.keeper, n.changes, n.sources = folderWork{}, keeper{}, changes{}, nil
 	n.feeders = make([]*conn, len(n.w.nodes))
-	n.working, n.cutTo, n.dir, n.committing, n.tenure = nil, -1, nil, false, nil
+	n.working, n.cutTo, n.dir, n.committing, n.tenure, n.told = nil, -1, nil, false, nil, nil
 }
 
 // open recovers the logs and compares them with what they must hold.

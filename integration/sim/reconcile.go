@@ -394,6 +394,7 @@ func (n *node) confirm(id fsm.TopicID) {
 func (n *node) damagedReplica(r *replica) {
 	if !slices.Contains(n.keeper.damaged, r.tp) {
 		n.keeper.damaged = append(n.keeper.damaged, r.tp)
+		n.told = append(n.told, r.tp)
 	}
 	n.keepSoon()
 }

@@ -92,8 +92,13 @@ func (r *replica) work(cutTo batch.Offset, fn func() error) error {
 	r.n.working, r.n.cutTo = r, int64(cutTo)
 	err := fn()
 	r.n.working, r.n.cutTo = nil, -1
-	if errors.Is(err, storage.ErrOffline) {
-		r.h.cutTo = int64(cutTo) // the process ends, and finds it half done
+	switch {
+	case cutTo < 0:
+	case err == nil && int64(cutTo) <= r.h.cutTo:
+		r.h.cutTo = -1
+	case err == nil:
+	case r.h.cutTo < 0 || int64(cutTo) < r.h.cutTo: // the next process may find it half done: the recovery point is lowered
+		r.h.cutTo = int64(cutTo)
 	}
 	return err
 }
