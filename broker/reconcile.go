@@ -117,7 +117,7 @@ func (r *reconciler) recall(im *fsm.Image) []fsm.TopicPartition {
 		}
 		if l, lost := r.dir.OpenLost(t.Name, tp.Partition, storage.ID(tp.Topic)); lost {
 			r.replicas.put(newPartition(tp, l, r.env))
-		} else if seated := slices.Contains(s.ISR, r.env.self) || slices.Contains(s.ELR, r.env.self); seated && len(s.Replicas) > 1 {
+		} else if s.Seated(r.env.self) && len(s.Replicas) > 1 {
 			unsure = append(unsure, tp)
 		}
 	}

@@ -229,7 +229,7 @@ func (im *Image) checkLeader(c LeaderChange, p Partition, ok bool) Refusal {
 	if c.Recovering {
 		return im.checkRecovering(c, p)
 	}
-	if c.Leader != NoBroker && !slices.Contains(p.ISR, c.Leader) && !slices.Contains(p.ELR, c.Leader) {
+	if c.Leader != NoBroker && !p.Seated(c.Leader) {
 		return IneligibleReplica
 	}
 	return 0

@@ -105,7 +105,7 @@ func (p Partition) withISR(isr []BrokerID, torn BrokerID) Partition {
 	next.ISR = p.among(func(id BrokerID) bool { return slices.Contains(isr, id) })
 	full := len(next.ISR) >= int(p.MinISR)
 	left := func(id BrokerID) bool {
-		return !slices.Contains(next.ISR, id) && (slices.Contains(p.ISR, id) || slices.Contains(p.ELR, id))
+		return !slices.Contains(next.ISR, id) && p.Seated(id)
 	}
 	next.ELR = p.among(func(id BrokerID) bool { return !full && id != torn && left(id) })
 	next.LastMembers = p.among(func(id BrokerID) bool {

@@ -74,7 +74,7 @@ func (w *world) imageChanged() {
 
 // atRisk tells whether a leader was taken from outside ISR and ELR.
 func atRisk(s, was fsm.Partition) bool {
-	return s.Recovering && s.Leader != fsm.NoBroker && !slices.Contains(was.ISR, s.Leader) && !slices.Contains(was.ELR, s.Leader)
+	return s.Recovering && s.Leader != fsm.NoBroker && !was.Seated(s.Leader)
 }
 
 // checkRegistered checks that no registration replaces that of a process which runs
