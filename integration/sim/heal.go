@@ -51,19 +51,35 @@ func (w *world) heal() {
 	for _, p := range w.clients {
 		p.quiet = true
 	}
-	w.after(10*time.Second, func() { // new records must be possible, too
-		for _, p := range w.clients {
-			if p.plain || !p.find() {
-				continue
-			}
-			if len(p.unacked) < p.inFlight() {
-				p.make()
-			}
-			p.again(0)
-		}
-	})
-	limit := w.now + restLimit
+	w.after(10*time.Second, w.write) // new records must be possible, too
 	w.until(w.now+11*time.Second, func() bool { return false })
+	w.rest(core)
+	for i := 0; i < fillRounds && w.report.Acked < enoughAcked; i++ {
+		w.write()
+		w.until(w.now+time.Second, func() bool { return false })
+		w.rest(core)
+	}
+}
+
+// fillRounds bounds what is written at the end of a run in which too little was.
+const fillRounds = 50
+
+// write has each idempotent producer send what it may.
+func (w *world) write() {
+	for _, p := range w.clients {
+		if p.plain || !p.find() {
+			continue
+		}
+		if len(p.unacked) < p.inFlight() {
+			p.make()
+		}
+		p.again(0)
+	}
+}
+
+// rest waits for the part that is up to come to rest.
+func (w *world) rest(core []*node) {
+	limit := w.now + restLimit
 	for w.now < limit {
 		if w.restless() == "" {
 			return

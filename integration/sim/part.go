@@ -178,7 +178,7 @@ func (p *part) recovered(leader *node, was fsm.Partition) {
 		p.ackedAt = p.ackedAt[:len(p.ackedAt)-1]
 	}
 	for i := range p.sequences {
-		p.sequences[i].next = p.nextOf(p.sequences[i].producer)
+		p.sequences[i].next = p.nextOf(p.sequences[i].producer, leader)
 	}
 	for _, n := range w.nodes {
 		if h := n.journal(p.tp); h != nil {
@@ -197,9 +197,11 @@ func (w *world) agreesTo(n *node, p *part) batch.Offset {
 	return min(h.j.same, p.end)
 }
 
-// nextOf is the sequence that follows what is left of a producer's.
-func (p *part) nextOf(producer int64) int32 {
-	for i := len(p.recs) - 1; i >= 0; i-- {
+// nextOf is the sequence that follows what is left of a producer's in a leader's log: of
+// what lies below its start the log may know nothing.
+func (p *part) nextOf(producer int64, leader *node) int32 {
+	h := leader.journal(p.tp)
+	for i := len(p.recs) - 1; i >= 0 && h != nil && p.recs[i].base >= h.j.start; i-- {
 		if x := p.recs[i]; x.producer == producer {
 			return x.sequence + int32(x.end-x.base)
 		}
