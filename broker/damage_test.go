@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/storage/vfs"
 	"github.com/weirmq/weir/wire/batch"
 )
 
@@ -191,14 +193,14 @@ func TestDamageIsNotCutWithinAnEpoch(t *testing.T) {
 	s.p.mu.Lock()
 	s.p.corrupt = 1
 	s.p.mu.Unlock()
-	if s.p.becomeFollower(2, 1, false) || s.p.log.End() != 3 {
+	if anew, _ := s.p.becomeFollower(2, 1, false); anew || s.p.log.End() != 3 {
 		t.Errorf("in the epoch that it follows in its log was cut to %d", s.p.log.End())
 	}
-	if s.p.becomeFollower(3, 2, true); s.p.log.End() != 3 {
-		t.Errorf("with a seat its log was cut to %d", s.p.log.End())
+	if _, whole := s.p.becomeFollower(3, 2, true); whole || s.p.log.End() != 3 {
+		t.Errorf("with a seat its log was cut to %d, or it is fed: %v", s.p.log.End(), whole)
 	}
 	s.p.becomeFollower(fsm.NoBroker, 3, false)
-	if s.p.becomeFollower(3, 4, false); s.p.log.End() != 1 {
+	if _, whole := s.p.becomeFollower(3, 4, false); !whole || s.p.log.End() != 1 {
 		t.Errorf("at the beginning of the next epoch its log ends at %d, want 1", s.p.log.End())
 	}
 }
@@ -228,4 +230,62 @@ func TestDamageIsNotCutForASeat(t *testing.T) {
 	if end := s.p.log.End(); end != 1 {
 		t.Errorf("a log that has to lead with what is left ends at %d, want 1", end)
 	}
+}
+
+// TestDamageThatCannotBeCutIsNotFed refuses the cut of a damaged log, as a full disk does.
+// As long as the log has more than is sound nobody may hear of where it ends: an idle
+// replica would be given a seat for that.
+func TestDamageThatCannotBeCutIsNotFed(t *testing.T) {
+	var full atomic.Bool
+	var refused atomic.Int32
+	fsys := vfs.NewFaulty(vfs.NewMem(1), func(op vfs.Op, name string) error {
+		if full.Load() && (op == vfs.OpWrite || op == vfs.OpWriteAt) && strings.Contains(name, "recovery-point") {
+			refused.Add(1)
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	im, r := reconciling(t, fsys)
+	im.broker(t, 2)
+	tp := fsm.TopicPartition{Topic: fsm.TopicID{1}}
+	im.must(t, fsm.CreateTopic{ID: tp.Topic, Name: "t", Partitions: []fsm.NewPartition{{Replicas: []fsm.BrokerID{1, 2}, ISR: []fsm.BrokerID{1, 2}, Leader: 1}}})
+	im.publish()
+	leads(t, r, tp)
+	p := r.replicas.Get(tp)
+	for i := range 3 {
+		if _, err := p.log.AppendLeader(testBatch(numbered(i, i+1)...), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.log.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func() (role, batch.Offset) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.role, p.log.End()
+	}
+	if err := r.dir.Tick(); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.corrupt = 1
+	p.mu.Unlock()
+	full.Store(true)
+	im.must(t, fsm.ReportDamaged{Broker: 1, BrokerEpoch: r.env.epoch(), Items: []fsm.TopicPartition{tp}})
+	if s, _ := im.Image().Partition(tp); s.Leader != 2 {
+		s.Leader = 2
+		res := im.must(t, fsm.ChangeLeaders{Items: []fsm.LeaderChange{{TP: tp, LeaderEpoch: s.LeaderEpoch, PartitionEpoch: s.PartitionEpoch, Leader: 2, ISR: []fsm.BrokerID{2}}}})
+		if len(res.Skipped) > 0 {
+			t.Fatal(res.Why, s)
+		}
+	}
+	im.publish()
+	until := (&cluster{T: t}).until
+	until("the cut was refused twice", func() bool { return refused.Load() >= 2 })
+	if now, end := state(); now != roleIdle || end != 3 {
+		t.Errorf("uncut it has role %d and ends at %d", now, end)
+	}
+	full.Store(false)
+	until("it is cut and follows", func() bool { now, end := state(); return now == roleFollower && end == 1 })
 }

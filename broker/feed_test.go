@@ -174,7 +174,7 @@ func (n *feedNet) install(ids ...fsm.BrokerID) {
 		if s.Leader == id {
 			node.follows.drop(p)
 			p.becomeLeader(stateOf(s))
-		} else if p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(id)) {
+		} else if anew, whole := p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(id)); anew && whole {
 			node.follows.set(p, s.Leader, s.LeaderEpoch)
 		}
 	}

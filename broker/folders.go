@@ -26,13 +26,18 @@ type folderWork struct {
 	leaving []*storage.Log
 	buried  []fsm.TopicID
 	missing map[fsm.TopicPartition]*fsm.Topic
+	cuts    map[fsm.TopicPartition]bool // damaged logs that could not be cut yet
 
 	failedLeaving []*storage.Log
 	failedMissing map[fsm.TopicPartition]*fsm.Topic
+	failedCuts    map[fsm.TopicPartition]bool
 }
 
 func newFolderWork() folderWork {
-	return folderWork{missing: map[fsm.TopicPartition]*fsm.Topic{}, failedMissing: map[fsm.TopicPartition]*fsm.Topic{}}
+	return folderWork{
+		missing: map[fsm.TopicPartition]*fsm.Topic{}, failedMissing: map[fsm.TopicPartition]*fsm.Topic{},
+		cuts: map[fsm.TopicPartition]bool{}, failedCuts: map[fsm.TopicPartition]bool{},
+	}
 }
 
 func (w *folderWork) make(tp fsm.TopicPartition, t *fsm.Topic) {
@@ -51,7 +56,9 @@ func (w *folderWork) forget(tp fsm.TopicPartition) {
 	delete(w.failedMissing, tp)
 }
 
-func (w *folderWork) anyFailed() bool { return len(w.failedLeaving)+len(w.failedMissing) > 0 }
+func (w *folderWork) anyFailed() bool {
+	return len(w.failedLeaving)+len(w.failedMissing)+len(w.failedCuts) > 0
+}
 
 func (w *folderWork) retry() {
 	w.leaving, w.failedLeaving = append(w.leaving, w.failedLeaving...), nil
@@ -59,6 +66,7 @@ func (w *folderWork) retry() {
 		w.missing[tp] = t
 	}
 	clear(w.failedMissing)
+	w.cuts, w.failedCuts = w.failedCuts, w.cuts
 }
 
 // folders does one round of the work and tells whether there was any.
@@ -74,6 +82,8 @@ func (r *reconciler) folders() bool {
 		w.buried = nil
 	case len(w.missing) > 0:
 		r.makeSome()
+	case len(w.cuts) > 0:
+		r.cutSome()
 	default:
 		return false
 	}
@@ -121,6 +131,18 @@ func (r *reconciler) makeSome() {
 		}
 		if s, ok := r.last.Partition(tp); ok {
 			r.place(r.last, tp, t, s)
+		}
+	}
+}
+
+// cutSome assigns damaged replicas again, whose logs are cut by that.
+func (r *reconciler) cutSome() {
+	for tp := range r.work.cuts {
+		delete(r.work.cuts, tp)
+		p := r.replicas.Get(tp)
+		t, known := r.last.Topic(tp.Topic)
+		if s, ok := r.last.Partition(tp); ok && known && p != nil {
+			r.assign(r.last, p, s, r.stateOf(t, s))
 		}
 	}
 }

@@ -55,6 +55,7 @@ type Partition struct {
 	trims    int          // calls of Trim that wait for the replicas' log starts
 	source   *follower    // that feeds this replica; nil while none does
 	corrupt  batch.Offset // a batch that a follower showed to be broken on this disk; -1 when none
+	uncut    bool         // it was told that the log is damaged and cannot be cut yet
 }
 
 func newPartition(tp fsm.TopicPartition, l *storage.Log, env *environment) *Partition {

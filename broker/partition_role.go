@@ -57,13 +57,12 @@ func (p *Partition) becomeLeader(s isr.State) {
 // giveUp cuts a damaged log at the damage, since this node is to lead in the given
 // epoch with what is left: nobody surely holds more, or an operator said so. One that
 // was elected for its seat is not to cut: the report of the damage is on its way,
-// and others hold what it lacks.
-func (p *Partition) giveUp(epoch batch.Epoch) {
+// and others hold what it lacks. It tells whether the log is whole; until it is, as on a
+// full disk, nobody can lead with it.
+func (p *Partition) giveUp(epoch batch.Epoch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.role != roleLeader || p.epoch != epoch {
-		p.healLocked()
-	}
+	return p.role == roleLeader && p.epoch == epoch || p.healLocked()
 }
 
 // becomeFollower follows leader in the given epoch, or waits for a leader when
@@ -72,7 +71,11 @@ func (p *Partition) giveUp(epoch batch.Epoch) {
 // no seat in ISR or ELR: with a seat it could be elected without the records that it has
 // acknowledged, and within an epoch its leader counts where the log ended before and
 // may be about to give it a seat for that. The report of the damage ends the epoch.
-func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated bool) bool {
+//
+// A replica whose log is damaged still, as on a full disk, waits as if there was no
+// leader, so that none counts where that log ends, and whole is false: it is to be
+// assigned again.
+func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated bool) (anew, whole bool) {
 	wanted := roleFollower
 	if leader == fsm.NoBroker {
 		wanted = roleIdle
@@ -80,17 +83,20 @@ func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seate
 	p.mu.Lock()
 	if p.role == wanted && p.leader == leader && p.epoch == epoch {
 		p.mu.Unlock()
-		return false
+		return false, true
 	}
 	ended := p.endEpochLocked()
-	if wanted == roleFollower && !seated {
-		p.healLocked()
+	whole = true
+	if wanted == roleFollower {
+		if whole = !seated && p.healLocked() || !p.damagedLocked(); !whole {
+			wanted, leader = roleIdle, fsm.NoBroker
+		}
 	}
 	p.role, p.leader, p.epoch = wanted, leader, epoch
 	p.follow = isr.NewFollower(epoch, p.spanLocked())
 	p.mu.Unlock()
 	ended.close(p)
-	return true
+	return true, whole
 }
 
 // leave ends the replica's last role, before its folder is renamed.
@@ -142,21 +148,33 @@ func (p *Partition) endEpochLocked() endedEpoch {
 	return ended
 }
 
+func (p *Partition) damagedLocked() bool { return p.log.Damaged() != nil || p.corrupt >= 0 }
+
 // healLocked cuts a damaged log at the damage, so that it can be appended to
-// again. A follower then fetches what is lost; this node has no seat in the ISR, or it
-// leads because an operator said so.
-func (p *Partition) healLocked() {
-	damage := p.log.Damaged()
-	if damage == nil && p.corrupt < 0 {
-		return
+// again, and tells whether the log is whole now. A follower then fetches what is lost;
+// this node has no seat in the ISR, or it leads because an operator said so.
+func (p *Partition) healLocked() bool {
+	if !p.damagedLocked() {
+		return true
 	}
+	damage := p.log.Damaged()
 	err := p.cutDamageLocked()
 	for err != nil && p.foundBefore(damage) { // the cut came upon more, further ahead
 		damage = p.log.Damaged()
 		err = p.cutDamageLocked()
 	}
-	p.env.log.Error("damaged log was cut", "topic", p.log.Topic(), "partition", p.tp.Partition, "damage", damage,
+	whole, told := !p.damagedLocked(), p.uncut
+	p.uncut = !whole
+	if told && !whole {
+		return false
+	}
+	what := "damaged log was cut"
+	if !whole {
+		what = "damaged log cannot be cut yet, and takes no part until it is"
+	}
+	p.env.log.Error(what, "topic", p.log.Topic(), "partition", p.tp.Partition, "damage", damage,
 		"end", int64(p.log.End()), "error", err)
+	return whole
 }
 
 // cutDamageLocked cuts the log at the first damage that is known.

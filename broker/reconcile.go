@@ -284,7 +284,10 @@ func (r *reconciler) changed(im *fsm.Image, p *Partition) {
 func (r *reconciler) assign(im *fsm.Image, p *Partition, s fsm.Partition, state isr.State) {
 	p.keep(state)
 	if s.Leader != r.env.self {
-		if p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(r.env.self)) {
+		switch anew, whole := p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(r.env.self)); {
+		case !whole:
+			r.assignAgain(p)
+		case anew:
 			r.follows.set(p, s.Leader, s.LeaderEpoch)
 		}
 		return
@@ -295,10 +298,18 @@ func (r *reconciler) assign(im *fsm.Image, p *Partition, s fsm.Partition, state 
 		return
 	}
 	r.follows.drop(p)
-	if s.Recovering {
-		p.giveUp(s.LeaderEpoch)
+	if s.Recovering && !p.giveUp(s.LeaderEpoch) {
+		p.becomeFollower(fsm.NoBroker, s.LeaderEpoch, true)
+		r.assignAgain(p)
+		return
 	}
 	p.becomeLeader(state)
+}
+
+// assignAgain has p, whose log is damaged still, wait without a role for another try.
+func (r *reconciler) assignAgain(p *Partition) {
+	r.follows.drop(p)
+	r.work.failedCuts[p.tp] = true
 }
 
 // incarnation tells whether the registration in im is this process's own: only

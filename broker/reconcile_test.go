@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -37,6 +39,12 @@ func (p *published) publish() {
 	close(*p.changed.Swap(&c))
 }
 
+// nobody is a cluster of which no node answers.
+type nobody struct{}
+
+func (nobody) DialFeed(context.Context, fsm.BrokerID) (net.Conn, error) { return nil, io.EOF }
+func (nobody) ReportRefused(fsm.BrokerID)                               {}
+
 // reconciling is node 1 of a cluster of one with a running reconciler over fsys.
 func reconciling(t *testing.T, fsys vfs.FS) (*published, *reconciler) {
 	im := newPublished(t)
@@ -48,7 +56,7 @@ func reconciling(t *testing.T, fsys vfs.FS) (*published, *reconciler) {
 func reconcilingFrom(t *testing.T, im *published, fsys vfs.FS, between func()) *reconciler {
 	epoch := im.broker(t, 1)
 	o := storage.DefaultOptions()
-	o.FlushInterval = 0
+	o.FlushInterval, o.CheckpointInterval = 0, time.Nanosecond
 	dir, err := storage.OpenDir(fsys, "data", o)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +70,7 @@ func reconcilingFrom(t *testing.T, im *published, fsys vfs.FS, between func()) *
 	env.ticks = newTicks(env.now, func(p *Partition, now time.Time) { p.tick(now) })
 	env.changes = newChanges(env, im, hclog.NewNullLogger())
 	keeper := newKeeper(env, im, func(uint64) error { return nil }, hclog.NewNullLogger())
-	follows := newFollows(env, nil, &buffers{}, time.Second, hclog.NewNullLogger())
+	follows := newFollows(env, nobody{}, &buffers{}, time.Second, hclog.NewNullLogger())
 	feeders := newFeeders(env, time.Second, time.Second, hclog.NewNullLogger())
 	r := newReconciler(env, im, dir, follows, feeders, keeper, hclog.NewNullLogger())
 	if err := r.adopt(im.Image()); err != nil {
@@ -79,6 +87,7 @@ func reconcilingFrom(t *testing.T, im *published, fsys vfs.FS, between func()) *
 		<-r.done
 		<-keeper.done
 		<-env.changes.done
+		follows.close()
 		env.ticks.close()
 		if err := dir.Close(nil); err != nil {
 			t.Errorf("close the folder: %v", err)

@@ -215,15 +215,26 @@ func (w walker) proveRange(from, end batch.Offset, maxBytes int64) (first spot, 
 	}
 }
 
-// provenAt returns the batch that holds o or, as a spot without size, the place
-// before it where batches cease to be sound.
+// provenAt returns the batch that holds o, up to which all is sound, or a CorruptError
+// that names where batches cease to be. A batch that begins before o is checked itself: it
+// may only say that it holds o.
 func (w walker) provenAt(o batch.Offset) (spot, error) {
 	p, err := w.proveFrom(o)
 	if err != nil {
 		return spot{}, err
 	}
 	defer p.note()
-	return p.upTo(o)
+	at, err := p.upTo(o)
+	if err != nil || at.base == o {
+		return at, err
+	}
+	if at.size > 0 {
+		err = p.sc.checkCRC(p.crc, p.size)
+		if err == nil || !misled(err) {
+			return at, err
+		}
+	}
+	return spot{}, &CorruptError{Path: w.s.file.path(), Pos: at.pos, Offset: at.base, Msg: "sound batches end before the one that is to go"}
 }
 
 // upTo goes on to the batch that holds o.

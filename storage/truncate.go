@@ -16,9 +16,10 @@ import (
 // that is made durable; only then are appends allowed again, into a new segment.
 
 // TruncateTo removes everything from the batch that holds end on, and returns
-// when that is durable. End is then at or below end. Of a log that ends before it
-// nothing goes but the memory of an epoch whose batches the start has passed; an
-// end below Start is ErrOffsetOutOfRange.
+// when that is durable. End is then the first offset of that batch. Of a log that ends
+// before it nothing goes but the memory of an epoch whose batches the start has passed;
+// an end below Start is ErrOffsetOutOfRange. Where bytes below end turn out to be damaged
+// nothing is cut: the log is Damaged then, and that is the error.
 func (l *Log) TruncateTo(end batch.Offset) error {
 	l.maint.take()
 	defer l.giveMaint()
@@ -43,7 +44,7 @@ func (l *Log) truncateTo(end batch.Offset) error {
 	if err := l.restoreFolder(); err != nil {
 		return err
 	}
-	v, dropped, err := l.cutView(end)
+	v, dropped, err := l.soundView(end)
 	if err != nil {
 		return err
 	}
@@ -375,6 +376,20 @@ func (l *Log) endCut() {
 	l.enqueue()
 }
 
+// soundView is cutView of a log that is sound below end, flushed or not: who cuts it
+// takes what lies there for what it was. What is found not to be is noted.
+func (l *Log) soundView(end batch.Offset) (*view, []*segment, error) {
+	_ = l.look() // which notes it
+	if e := l.damage.Load(); e != nil && max(e.Offset, l.Start()) < end {
+		return nil, nil, e
+	}
+	v, dropped, err := l.cutView(end)
+	if c := (*CorruptError)(nil); errors.As(err, &c) {
+		l.markDamaged(c)
+	}
+	return v, dropped, err
+}
+
 // cutView returns the view of the log cut at the batch that holds end, and the
 // segments that it drops.
 func (l *Log) cutView(end batch.Offset) (*view, []*segment, error) {
@@ -389,12 +404,12 @@ func (l *Log) cutView(end batch.Offset) (*view, []*segment, error) {
 		return &view{segs: kept, empty: empty}, dropped, err
 	}
 	s := v.segs[i]
-	at := spot{base: s.base} // where nothing of it is to stay, or is there
+	at := spot{base: s.base} // where nothing of it is to stay, or the start has passed what was gone
 	if end > s.base && l.has(s) {
 		err := l.inGate(func() error {
 			return l.walk(s, func(w walker) error {
 				var err error
-				at, err = w.provenAt(end) // short of it where there is damage, which the cut is to take away
+				at, err = w.provenAt(end)
 				return err
 			})
 		})

@@ -164,7 +164,7 @@ func (n *node) isDamaged(tp fsm.TopicPartition) bool {
 		return true // or will, as soon as it looks
 	}
 	r := n.replica(tp)
-	return r != nil && (r.log.Damaged() != nil || r.corrupt >= 0)
+	return r != nil && r.damaged()
 }
 
 // checkShown checks that a follower shows nothing but what was committed.

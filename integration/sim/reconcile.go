@@ -16,6 +16,7 @@ type folderWork struct {
 	leaving []*storage.Log
 	buried  []fsm.TopicID
 	missing []missing
+	uncut   []fsm.TopicPartition // damaged logs that could not be cut yet
 	due     bool
 }
 
@@ -177,7 +178,10 @@ func (n *node) assign(im *fsm.Image, r *replica, s fsm.Partition) {
 	state := stateOf(im, r.tp, s)
 	r.keep(state)
 	if s.Leader != n.id {
-		if r.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(n.id)) {
+		switch anew, whole := r.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(n.id)); {
+		case !whole:
+			n.assignAgain(r)
+		case anew:
 			n.setSource(r, s.Leader)
 		}
 		return
@@ -188,10 +192,27 @@ func (n *node) assign(im *fsm.Image, r *replica, s fsm.Partition) {
 		return
 	}
 	n.dropSource(r)
-	if s.Recovering {
-		r.giveUp(s.LeaderEpoch)
+	if s.Recovering && !r.giveUp(s.LeaderEpoch) {
+		r.becomeFollower(fsm.NoBroker, s.LeaderEpoch, true)
+		n.assignAgain(r)
+		return
 	}
 	r.becomeLeader(state)
+}
+
+// assignAgain has a replica whose log is damaged still wait without a role for another try.
+func (n *node) assignAgain(r *replica) {
+	n.dropSource(r)
+	if slices.Contains(n.work.uncut, r.tp) {
+		return
+	}
+	n.work.uncut = append(n.work.uncut, r.tp)
+	n.do(folderRetry, laneData, func() {
+		n.work.uncut = slices.DeleteFunc(n.work.uncut, func(tp fsm.TopicPartition) bool { return tp == r.tp })
+		if s, ok := n.reconciled.Partition(r.tp); ok && n.replica(r.tp) == r {
+			n.assign(n.reconciled, r, s)
+		}
+	})
 }
 
 // stateOf is the part of an Image's partition that the core needs, with the

@@ -282,29 +282,31 @@ func (r *replica) becomeLeader(s isr.State) {
 	ended()
 }
 
-// giveUp cuts a damaged log for a leader that leads with what is left.
-func (r *replica) giveUp(epoch batch.Epoch) {
-	if r.role != roleLeader || r.epoch != epoch {
-		r.heal()
-	}
+// giveUp cuts a damaged log for a leader that leads with what is left, and tells whether
+// it is whole.
+func (r *replica) giveUp(epoch batch.Epoch) bool {
+	return r.role == roleLeader && r.epoch == epoch || r.heal()
 }
 
-func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated bool) bool {
+func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated bool) (anew, whole bool) {
 	wanted := roleFollower
 	if leader == fsm.NoBroker {
 		wanted = roleIdle
 	}
 	if r.role == wanted && r.leader == leader && r.epoch == epoch {
-		return false
+		return false, true
 	}
 	ended := r.endEpoch()
-	if wanted == roleFollower && !seated {
-		r.heal()
+	whole = true
+	if wanted == roleFollower {
+		if whole = !seated && r.heal() || !r.damaged(); !whole {
+			wanted, leader = roleIdle, fsm.NoBroker
+		}
 	}
 	r.role, r.leader, r.epoch = wanted, leader, epoch
 	r.follow = isr.NewFollower(epoch, r.span())
 	ended()
-	return true
+	return true, whole
 }
 
 // leave ends the replica's last role.
@@ -336,17 +338,21 @@ func (r *replica) endEpoch() func() {
 	}
 }
 
-// heal cuts a damaged log at the damage, so that it can be appended to again.
-func (r *replica) heal() {
-	damage := r.log.Damaged()
-	if damage == nil && r.corrupt < 0 {
-		return
+func (r *replica) damaged() bool { return r.log.Damaged() != nil || r.corrupt >= 0 }
+
+// heal cuts a damaged log at the damage, so that it can be appended to again, and tells
+// whether it is whole now.
+func (r *replica) heal() bool {
+	if !r.damaged() {
+		return true
 	}
+	damage := r.log.Damaged()
 	err := r.cutDamage()
 	for err != nil && r.foundBefore(damage) {
 		damage = r.log.Damaged()
 		err = r.cutDamage()
 	}
+	return !r.damaged()
 }
 
 // cutDamage cuts the log at the first damage that is known.

@@ -188,7 +188,7 @@ func (r *replica) cut(to batch.Offset) error {
 		r.h.mended(end)
 	}
 	if end < r.j.end() {
-		r.j.cut(min(to, end)) // less is left where the cut came upon what rots
+		r.j.cut(to)
 		r.n.w.touch(r.part)
 	}
 	return err
