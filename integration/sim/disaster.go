@@ -105,8 +105,11 @@ func (t *term) chooseUnclean(asked *fsm.Image, answers []elect.Answer) []fsm.Lea
 		if c, choice := elect.Unclean(t.n.im, tp, p, ends[tp]); choice == elect.Elected {
 			items = append(items, c)
 			who := forced{epoch: p.LeaderEpoch}
+			contenders := elect.Contenders(t.n.im, tp, p)
 			for _, e := range ends[tp] {
-				who.brokers = append(who.brokers, e.Broker)
+				if slices.Contains(contenders, e.Broker) { // and has not died since it answered
+					who.brokers = append(who.brokers, e.Broker)
+				}
 			}
 			slices.Sort(who.brokers)
 			t.n.w.forced[tp] = who
