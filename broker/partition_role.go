@@ -163,6 +163,9 @@ func (p *Partition) healLocked() bool {
 		damage = p.log.Damaged()
 		err = p.cutDamageLocked()
 	}
+	if errors.Is(err, storage.ErrOffline) {
+		p.env.fail(err)
+	}
 	whole, told := !p.damagedLocked(), p.uncut
 	p.uncut = !whole
 	if told && !whole {

@@ -352,6 +352,7 @@ func (r *replica) heal() bool {
 		damage = r.log.Damaged()
 		err = r.cutDamage()
 	}
+	r.n.trouble(err)
 	return !r.damaged()
 }
 
