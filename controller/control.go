@@ -191,8 +191,11 @@ func answerFrame(id uint64, rep reply, err error) []byte {
 
 // decide runs a call if this node is the controller now, or if it is one that any broker answers.
 func (n *Node) decide(ctx context.Context, req request) (reply, error) {
-	if r, ok := req.(*logEndsRequest); ok {
+	switch r := req.(type) {
+	case *logEndsRequest:
 		return n.answerLogEnds(r)
+	case *goneRequest:
+		return n.answerGone(ctx, r), nil
 	}
 	t := n.term.Load()
 	if t == nil {
@@ -363,6 +366,7 @@ func (cl *controlLinks) dial(d *dialing) {
 		cl.n.goFunc(func() {
 			defer stop()
 			d.link.read()
+			cl.n.succeed(d.to)
 		})
 	}
 	d.err = err
@@ -375,6 +379,9 @@ func (cl *controlLinks) dial(d *dialing) {
 	}
 	cl.mu.Unlock()
 	close(d.done)
+	if err != nil {
+		cl.n.succeed(d.to)
+	}
 }
 
 // drop closes the connection to a leader that does not answer.

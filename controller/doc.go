@@ -10,6 +10,7 @@
 // # Data flow
 //
 //	Propose ─ pack ─ local term, or control connection to the leader ─ gather ─ Raft ─ machine.Apply ─ Image
+//	connection to the leader ends, or can not be made ─ redials refused ─ other voters refused ─ election
 //	heartbeat, register, stop ─ the term's loop ─ facts ─ Raft ─ Image on every node
 //	Image ─ Changed ─ the term's loop (elections) and the brokers' reconcilers
 //	elect.Recovery ─ questions to brokers, where their logs end ─ answers ─ leaders at the risk of loss
@@ -35,6 +36,7 @@
 //   - The Raft store is never used after its first error or stall: Config.Exit is called. That
 //     there is no room for entries is no error: it is known before anything is written, and
 //     until there is room this node stores nothing new and asks for no votes.
+//   - Nobody stands for election before its time unless the leader's port refuses a majority.
 //   - A store opens with what was stored, or not at all: every byte is checked (controller/wal).
 //   - Raft's main loop handles every heartbeat (no fast path), Raft never pipelines, and the
 //     leadership is transferred only when the node is about to stop.
@@ -51,7 +53,9 @@
 //	proposer.run, send    one, and one an entry in flight (8 at most)
 //	gatherer.run, commit  one, and one a common entry on its way; idle on nodes that do not lead
 //	Node.compact          one; makes a snapshot when the log has become large
-//	link.write, read      two a control connection; on the serving side the reader is peers.serve
+//	link.write, read      two a control connection; on the serving side the reader is peers.serve.
+//	                      On the other side, and where a dial fails, Node.succeed follows, once at a time
+//	askGone               one a voter that is asked whether the leader refuses it
 //	readCalls             one a call being served (128 a connection at most)
 //	Session.run           one once the session has started
 //	pusher.push           at most one a follower, while there is a commit to tell it

@@ -28,6 +28,8 @@ const (
 
 	// opLogEnds is the one call that the controller makes to the others.
 	opLogEnds op = 13
+	// opGone is asked by one voter of another.
+	opGone op = 14
 )
 
 // status is the outcome of a call, before its body.
@@ -84,6 +86,8 @@ func newRequest(o op) request {
 		return &quorumRequest{}
 	case opLogEnds:
 		return &logEndsRequest{}
+	case opGone:
+		return &goneRequest{}
 	}
 	return nil
 }
@@ -105,6 +109,8 @@ func newReply(o op) reply {
 		return &quorumReply{}
 	case opLogEnds:
 		return &logEndsReply{}
+	case opGone:
+		return &goneReply{}
 	case opStop, opRefused, opSync:
 		return &indexReply{}
 	}

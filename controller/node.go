@@ -63,6 +63,8 @@ type Node struct {
 	session   *Session
 	// logEnds answers the controller's questions about this broker's logs; nil until it can.
 	logEnds atomic.Pointer[LogEnds]
+	// succeeding is whether this node looks into the end of the leader.
+	succeeding atomic.Bool
 	// recoveries counts the partitions whose leader may lack acknowledged records.
 	recoveries atomic.Int64
 	// term is the present term while this node is the controller and has caught up.

@@ -174,18 +174,18 @@ func (n *Node) question(ctx context.Context, q elect.Question) ([]elect.Answer, 
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close() //nolint:errcheck // the answer is in, or the connection is of no use
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	rep, err := askOver(c, req)
+	rep, err := askOver(ctx, c, req)
 	if err != nil {
 		return nil, fmt.Errorf("ask broker %d where its logs end: %w", q.Broker, err)
 	}
 	return rep.(*logEndsReply).answers, nil
 }
 
-// askOver makes the only call on a connection.
-func askOver(c net.Conn, req request) (reply, error) {
+// askOver makes the only call on a connection, and closes it.
+func askOver(ctx context.Context, c net.Conn, req request) (reply, error) {
+	defer c.Close() //nolint:errcheck // the answer is in, or the connection is of no use
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if _, err := c.Write(encodeFrame(1, uint8(req.op()), req)); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"syscall"
 	"time"
@@ -38,7 +39,7 @@ func (t *term) probe(id fsm.BrokerID) {
 func (t *term) redial(b fsm.Broker) {
 	refusals := 0
 	for _, pause := range redialPauses {
-		if !t.refuses(b.Peer) {
+		if !refuses(t.ctx, endpointAddr(b.Peer)) {
 			refusals = 0
 		} else if refusals++; refusals == 1 {
 			t.post(t.ctx, func() { t.live.Reported(b.ID, b.Epoch, time.Now()) })
@@ -49,15 +50,15 @@ func (t *term) redial(b fsm.Broker) {
 			})
 			return
 		}
-		if !t.breathe(pause) {
+		if !breathe(t.ctx, pause) {
 			return
 		}
 	}
 }
 
 // refuses tells whether a dial is refused by the host: there is no process any more.
-func (t *term) refuses(at fsm.Endpoint) bool {
-	c, err := dialTCP(t.ctx, endpointAddr(at))
+func refuses(ctx context.Context, addr string) bool {
+	c, err := dialTCP(ctx, addr)
 	if err == nil {
 		_ = c.Close()
 		return false
@@ -65,14 +66,14 @@ func (t *term) refuses(at fsm.Endpoint) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// breathe waits; false means that the term ended.
-func (t *term) breathe(d time.Duration) bool {
+// breathe waits; false means that ctx ended.
+func breathe(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-t.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }

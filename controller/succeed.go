@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/wire/codec"
+)
+
+// succeedStagger is how much later each further voter stands: an election takes a part of it,
+// and two that stand at once may both fail.
+const succeedStagger = 150 * time.Millisecond
+
+// succeed stands for election when the leader's process has ended.
+//
+// Problem: a follower waits half a second to one and a half for a leader that is silent, since a
+// busy machine makes leaders silent, too; and while nobody leads, nobody takes the dead node
+// out of the ISRs.
+//
+// The evidence is the one that ends a broker's session. The connection to the leader closed,
+// or none could be made, and its port refuses two dials in a row; and it refuses a majority of
+// the voters. A leader that is silent refuses nobody, one that a minority is kept from by a
+// firewall stays, and a node that is cut off does not raise its term: asking the others is what
+// a pre-vote is, which the election of a successor goes without.
+//
+// Steps: dial; wait for those with lower ids to stand first; ask; stand, unless somebody leads
+// by then. Logs and votes are judged by Raft, as after a transfer of the leadership. Who loses
+// leaves the rest to Raft's timeouts: nobody stands here again before a leader was known.
+func (n *Node) succeed(leader raft.ServerID) {
+	if !n.succeeding.CompareAndSwap(false, true) {
+		return
+	}
+	defer n.succeeding.Store(false)
+	rank, ok := n.rank(leader)
+	if t, _ := n.lead.get(); !ok || t.leader != leader || !n.refused(leader) {
+		return
+	}
+	if !breathe(n.ctx, time.Duration(rank)*succeedStagger) || !n.store.hasRoom() || n.led(leader) {
+		return
+	}
+	if !n.agreed(leader) {
+		breathe(n.ctx, n.cfg.ElectionTimeout) // failing dials come back here at once
+		return
+	}
+	if n.led(leader) {
+		return
+	}
+	n.log.Warn("the controller's peer port refuses connections: this node stands for election", "controller", leader)
+	if err := n.transport.electNow(serverID(n.id.NodeID, n.id.Folder)); err != nil {
+		n.log.Debug("the election waits for its timeout", "error", err)
+	}
+}
+
+// led tells whether another node than the gone one leads, which may be this one.
+func (n *Node) led(gone raft.ServerID) bool {
+	t, _ := n.lead.get()
+	return t.leading || t.leader != gone && t.leader != ""
+}
+
+// rank is this node's place among the voters that are left when one is gone, in order of
+// their ids; false when it does not vote, or is the one.
+func (n *Node) rank(gone raft.ServerID) (int, bool) {
+	var ids []fsm.BrokerID
+	for _, s := range n.otherVoters(gone) {
+		id, _, _ := parseServerID(s)
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	i := slices.Index(ids, n.id.NodeID)
+	return i, i >= 0
+}
+
+// otherVoters lists the voters but for one.
+func (n *Node) otherVoters(but raft.ServerID) []raft.ServerID {
+	var out []raft.ServerID
+	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter && s.ID != but {
+			out = append(out, s.ID)
+		}
+	}
+	return out
+}
+
+// refused dials the leader until it was refused twice in a row, some times at most. The first
+// dials may still succeed: a process that ends closes its connections and its listener one
+// after the other, and one that is back already does not lead.
+func (n *Node) refused(leader raft.ServerID) bool {
+	refusals := 0
+	for _, pause := range redialPauses {
+		if refusals++; !n.refusedOnce(n.ctx, leader) {
+			refusals = 0
+		}
+		if refusals == 2 {
+			return true
+		}
+		if !breathe(n.ctx, pause) || n.led(leader) {
+			return false
+		}
+	}
+	return false
+}
+
+// refusedOnce dials a node where it last answered, or is registered.
+func (n *Node) refusedOnce(ctx context.Context, id raft.ServerID) bool {
+	addrs := n.addrsOf(id)
+	return len(addrs) > 0 && refuses(ctx, addrs[0])
+}
+
+// agreed tells whether a majority of the voters is refused by the leader, this one included.
+func (n *Node) agreed(leader raft.ServerID) bool {
+	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.ElectionTimeout)
+	defer cancel()
+	others := slices.DeleteFunc(n.otherVoters(leader), func(s raft.ServerID) bool { return s == serverID(n.id.NodeID, n.id.Folder) })
+	answers := make(chan bool, len(others))
+	for _, id := range others {
+		n.goFunc(func() {
+			gone, err := n.askGone(ctx, id, leader)
+			if err != nil {
+				n.log.Debug("a voter did not say whether the controller refuses it", "node", id, "error", err)
+			}
+			answers <- gone
+		})
+	}
+	agree, majority := 1, n.voters()/2+1
+	for range others {
+		select {
+		case gone := <-answers:
+			if gone {
+				agree++
+			}
+		case <-ctx.Done(): // by the timeout, or the node closes
+			return false
+		}
+		if agree >= majority {
+			return true
+		}
+	}
+	return false
+}
+
+// askGone asks a voter whether the leader refuses it.
+func (n *Node) askGone(ctx context.Context, id, leader raft.ServerID) (bool, error) {
+	c, err := n.dialServer(ctx, id, KindControl)
+	if err != nil {
+		return false, err
+	}
+	rep, err := askOver(ctx, c, &goneRequest{leader: string(leader)})
+	if err != nil {
+		return false, fmt.Errorf("ask node %s: %w", id, err)
+	}
+	return rep.(*goneReply).gone, nil
+}
+
+// answerGone is this voter's view: nobody else leads, and a dial is refused.
+func (n *Node) answerGone(ctx context.Context, r *goneRequest) *goneReply {
+	leader := raft.ServerID(r.leader)
+	return &goneReply{gone: !n.led(leader) && n.refusedOnce(ctx, leader)}
+}
+
+// goneRequest asks any node whether the port of a leader refuses it.
+type goneRequest struct{ leader string }
+
+func (*goneRequest) op() op                { return opGone }
+func (*goneRequest) repeatable() bool      { return true }
+func (r *goneRequest) code(c *codec.Coder) { c.String(&r.leader) }
+
+type goneReply struct{ gone bool }
+
+func (r *goneReply) code(c *codec.Coder) { c.Bool(&r.gone) }
