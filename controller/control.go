@@ -196,6 +196,8 @@ func (n *Node) decide(ctx context.Context, req request) (reply, error) {
 		return n.answerLogEnds(r)
 	case *goneRequest:
 		return n.answerGone(ctx, r), nil
+	case *heardRequest:
+		return n.answerHeard(r)
 	}
 	t := n.term.Load()
 	if t == nil {

@@ -116,6 +116,7 @@ func (t *term) run() error {
 			t.probe(b.ID)
 		}
 	}
+	t.judgeFormer()
 	return t.loop()
 }
 
@@ -327,7 +328,7 @@ func (t *term) verify() {
 	batch := t.beats
 	t.beats, t.verifying = nil, true
 	t.n.goFunc(func() {
-		err := t.n.awaitRaft(t.ctx, t.n.raft.VerifyLeader, "verify the leadership")
+		err := t.n.verifyLeader(t.ctx)
 		for _, b := range batch {
 			if err != nil {
 				b.answered <- beatAnswer{err: fmt.Errorf("%w: %w", errNotController, err)}

@@ -55,7 +55,9 @@
 //	Node.compact          one; makes a snapshot when the log has become large
 //	link.write, read      two a control connection; on the serving side the reader is peers.serve.
 //	                      On the other side, and where a dial fails, Node.succeed follows, once at a time
-//	askGone               one a voter that is asked whether the leader refuses it
+//	askVoter              one a voter that is asked whether the leader refuses it, or when it last
+//	                      answered one
+//	judgeFormer           one a term; shortens the session of the controller before, if it was silent
 //	readCalls             one a call being served (128 a connection at most)
 //	Session.run           one once the session has started
 //	pusher.push           at most one a follower, while there is a commit to tell it

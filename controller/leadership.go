@@ -2,6 +2,7 @@ package controller
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -35,9 +36,48 @@ type leadership struct {
 	mu      sync.Mutex
 	cur     tenure
 	changed chan struct{}
+	// present is who leads by Raft's latest word, and former who did before; see follow.
+	present raft.ServerID
+	former  former
 }
 
-func newLeadership() *leadership { return &leadership{changed: make(chan struct{})} }
+// former is a leader of before the present one, and when this node last answered any that came
+// before the present one: exact where it was silent at the end, else later.
+type former struct {
+	leader raft.ServerID
+	at     time.Time
+}
+
+// unknownLeader stands for whoever led before this process looked.
+const unknownLeader = "?"
+
+func newLeadership() *leadership {
+	return &leadership{changed: make(chan struct{}), present: unknownLeader, former: former{at: time.Now()}}
+}
+
+// follow notes a change of the leader. Raft's main loop calls it in the midst of the change, so
+// that nothing of the leader that was can have been answered since contact.
+func (l *leadership) follow(leader, self raft.ServerID, contact time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.present != "" {
+		if l.present == self {
+			contact = time.Now()
+		}
+		if contact.Before(l.former.at) { // of an earlier process, or of none
+			contact = l.former.at
+		}
+		l.former = former{l.present, contact}
+	}
+	l.present = leader
+}
+
+// before returns the leader before the given one; false when another leads by now.
+func (l *leadership) before(leader raft.ServerID) (former, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.former, l.present == leader
+}
 
 // get returns the newest tenure and a channel that closes when it is no longer the newest.
 func (l *leadership) get() (tenure, <-chan struct{}) {

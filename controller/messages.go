@@ -28,8 +28,9 @@ const (
 
 	// opLogEnds is the one call that the controller makes to the others.
 	opLogEnds op = 13
-	// opGone is asked by one voter of another.
-	opGone op = 14
+	// These are asked by one voter of another.
+	opGone  op = 14
+	opHeard op = 15
 )
 
 // status is the outcome of a call, before its body.
@@ -88,6 +89,8 @@ func newRequest(o op) request {
 		return &logEndsRequest{}
 	case opGone:
 		return &goneRequest{}
+	case opHeard:
+		return &heardRequest{}
 	}
 	return nil
 }
@@ -111,6 +114,8 @@ func newReply(o op) reply {
 		return &logEndsReply{}
 	case opGone:
 		return &goneReply{}
+	case opHeard:
+		return &heardReply{}
 	case opStop, opRefused, opSync:
 		return &indexReply{}
 	}

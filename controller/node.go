@@ -248,7 +248,10 @@ func (n *Node) startRaft() error {
 	}
 	n.machine.run()
 	n.raft.RegisterObserver(raft.NewObserver(observed, false, func(o *raft.Observation) bool {
-		_, ok := o.Data.(raft.LeaderObservation)
+		l, ok := o.Data.(raft.LeaderObservation)
+		if ok {
+			n.lead.follow(l.LeaderID, self, o.Raft.LastContact())
+		}
 		return ok
 	}))
 	n.goFunc(func() { n.lead.watch(n.raft, notify, observed, n.ctx.Done()) })
@@ -365,6 +368,9 @@ func (n *Node) reportWaiting(stop <-chan struct{}) {
 
 // Identity is who this node is.
 func (n *Node) Identity() Identity { return n.id }
+
+// serverID is this node's name in Raft.
+func (n *Node) serverID() raft.ServerID { return serverID(n.id.NodeID, n.id.Folder) }
 
 // Image is the newest Image; one atomic load.
 func (n *Node) Image() *fsm.Image { return n.machine.Image() }

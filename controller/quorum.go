@@ -71,7 +71,7 @@ func (r *quorumReply) code(c *codec.Coder) {
 // first, so that a deposed controller does not answer.
 func (t *term) quorum(ctx context.Context) (reply, error) {
 	r := t.n.raft
-	if err := t.n.awaitRaft(ctx, r.VerifyLeader, "verify the leadership"); err != nil {
+	if err := t.n.verifyLeader(ctx); err != nil {
 		return nil, err
 	}
 	term, _ := strconv.ParseUint(r.Stats()["term"], 10, 64) // Raft writes the number
@@ -95,6 +95,21 @@ func (t *term) quorum(ctx context.Context) (reply, error) {
 	return &quorumReply{q: q}, nil
 }
 
+// verifyLeader returns nil when a majority accepted this node as leader after the call. Raft's own
+// verification counts answers that were on their way when it began, too: to a leader that
+// was stopped they may have been given long before, by those who follow another one now.
+func (n *Node) verifyLeader(ctx context.Context) error {
+	began, others := time.Now(), n.otherVoters(n.serverID())
+	for {
+		if err := n.awaitRaft(ctx, n.raft.VerifyLeader, "verify the leadership"); err != nil {
+			return err
+		}
+		if n.transport.heard.since(began, others)+1 > n.voters()/2 {
+			return nil
+		}
+	}
+}
+
 // followerEnds notes how far followers are, by their answers to this node as leader.
 type followerEnds struct {
 	mu   sync.Mutex // a leaf
@@ -105,6 +120,8 @@ type followerEnds struct {
 type followerEnd struct {
 	term, last         uint64
 	answered, caughtUp time.Time
+	// sent is when the newest request that it accepted was sent.
+	sent time.Time
 }
 
 func newFollowerEnds() *followerEnds {
@@ -112,8 +129,8 @@ func newFollowerEnds() *followerEnds {
 }
 
 // noted takes an answer that accepted what the leader of term sent; last is where the
-// follower's log ends by it, committed the highest index known to be committed.
-func (f *followerEnds) noted(id raft.ServerID, term, last, committed uint64, now time.Time) {
+// follower's log ends by it, committed the highest index known to be committed, sent when it was asked.
+func (f *followerEnds) noted(id raft.ServerID, term, last, committed uint64, sent, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.ends[id]
@@ -121,10 +138,26 @@ func (f *followerEnds) noted(id raft.ServerID, term, last, committed uint64, now
 		e = followerEnd{term: term}
 	}
 	e.last, e.answered = max(e.last, last), now
+	if sent.After(e.sent) {
+		e.sent = sent
+	}
 	if committed > 0 && e.last >= committed {
 		e.caughtUp = now
 	}
 	f.ends[id] = e
+}
+
+// since counts those of some followers that accepted what was sent after a moment.
+func (f *followerEnds) since(moment time.Time, ids []raft.ServerID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	count := 0
+	for _, id := range ids {
+		if f.ends[id].sent.After(moment) {
+			count++
+		}
+	}
+	return count
 }
 
 // server is what is known of a follower in a term.

@@ -149,7 +149,7 @@ func (t *term) propose(ctx context.Context, r *proposeRequest) (reply, error) {
 // sync names the index that a starting node must reach to know what the cluster knows now.
 func (t *term) sync(ctx context.Context) (reply, error) {
 	index := t.n.Image().Index()
-	if err := t.n.awaitRaft(ctx, t.n.raft.VerifyLeader, "verify the leadership"); err != nil {
+	if err := t.n.verifyLeader(ctx); err != nil {
 		return nil, err
 	}
 	return &indexReply{index: index}, nil

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -51,7 +50,7 @@ func (n *Node) succeed(leader raft.ServerID) {
 		return
 	}
 	n.log.Warn("the controller's peer port refuses connections: this node stands for election", "controller", leader)
-	if err := n.transport.electNow(serverID(n.id.NodeID, n.id.Folder)); err != nil {
+	if err := n.transport.electNow(n.serverID()); err != nil {
 		n.log.Debug("the election waits for its timeout", "error", err)
 	}
 }
@@ -115,45 +114,50 @@ func (n *Node) refusedOnce(ctx context.Context, id raft.ServerID) bool {
 func (n *Node) agreed(leader raft.ServerID) bool {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.ElectionTimeout)
 	defer cancel()
-	others := slices.DeleteFunc(n.otherVoters(leader), func(s raft.ServerID) bool { return s == serverID(n.id.NodeID, n.id.Folder) })
-	answers := make(chan bool, len(others))
-	for _, id := range others {
+	agree, majority := 1, n.voters()/2+1
+	others := slices.DeleteFunc(n.otherVoters(leader), func(s raft.ServerID) bool { return s == n.serverID() })
+	return n.askVoters(ctx, others, &goneRequest{leader: string(leader)}, func(r reply) bool {
+		if r.(*goneReply).gone {
+			agree++
+		}
+		return agree >= majority
+	})
+}
+
+// askVoters asks voters at once and hands the answers on as they come, until there are enough,
+// which it reports, or no more, or ctx ends.
+func (n *Node) askVoters(ctx context.Context, voters []raft.ServerID, req request, enough func(reply) bool) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan reply, len(voters))
+	for _, id := range voters {
 		n.goFunc(func() {
-			gone, err := n.askGone(ctx, id, leader)
+			rep, err := n.askVoter(ctx, id, req)
 			if err != nil {
-				n.log.Debug("a voter did not say whether the controller refuses it", "node", id, "error", err)
+				n.log.Debug("a voter gave no answer", "node", id, "call", req.op(), "error", err)
 			}
-			answers <- gone
+			answers <- rep
 		})
 	}
-	agree, majority := 1, n.voters()/2+1
-	for range others {
+	for range voters {
 		select {
-		case gone := <-answers:
-			if gone {
-				agree++
+		case rep := <-answers:
+			if rep != nil && enough(rep) {
+				return true
 			}
-		case <-ctx.Done(): // by the timeout, or the node closes
+		case <-ctx.Done():
 			return false
-		}
-		if agree >= majority {
-			return true
 		}
 	}
 	return false
 }
 
-// askGone asks a voter whether the leader refuses it.
-func (n *Node) askGone(ctx context.Context, id, leader raft.ServerID) (bool, error) {
+func (n *Node) askVoter(ctx context.Context, id raft.ServerID, req request) (reply, error) {
 	c, err := n.dialServer(ctx, id, KindControl)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	rep, err := askOver(ctx, c, &goneRequest{leader: string(leader)})
-	if err != nil {
-		return false, fmt.Errorf("ask node %s: %w", id, err)
-	}
-	return rep.(*goneReply).gone, nil
+	return askOver(ctx, c, req)
 }
 
 // answerGone is this voter's view: nobody else leads, and a dial is refused.

@@ -84,7 +84,7 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 // AppendEntries holds entries back from a follower that is away, and notes what each follower
 // has, for the pusher.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	heartbeat := isHeartbeat(args)
+	heartbeat, sent := isHeartbeat(args), time.Now()
 	if !heartbeat {
 		t.reach.await(id)
 	}
@@ -103,7 +103,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		t.pusher.matched(id, target, args)
 		end = max(end, args.Entries[n-1].Index)
 	}
-	t.heard.noted(id, args.Term, end, t.pusher.known(), time.Now())
+	t.heard.noted(id, args.Term, end, t.pusher.known(), sent, time.Now())
 	return nil
 }
 

@@ -27,7 +27,8 @@
 //     and asks whom it can.
 //   - A damaged log leads nothing by itself.
 //   - Nobody is fenced for a time in which the controller itself did not run, nor
-//     before a new controller has waited a full session.
+//     before a new controller has waited a full session: half of one for the controller
+//     before it, when that is known to have been silent for as long as it takes.
 //   - The same arguments give the same answer: nothing depends on the order of a map.
 //
 // # Goroutines and locks

@@ -23,6 +23,7 @@ import (
 // The time is an argument; readings must come from one monotonic clock.
 type Liveness struct {
 	session  time.Duration
+	began    time.Time // of the reign
 	last     time.Time // of the latest call
 	sessions map[fsm.BrokerID]*session
 }
@@ -44,10 +45,29 @@ func NewLiveness(length time.Duration) *Liveness {
 // Takeover begins a reign: every registered broker gets a full session from now,
 // since the new controller has heard from nobody yet.
 func (l *Liveness) Takeover(now time.Time, im *fsm.Image) {
-	l.last = now
+	l.began, l.last = now, now
 	clear(l.sessions)
 	for b := range im.Brokers() {
 		l.sessions[b.ID] = &session{epoch: b.Epoch, deadline: now.Add(l.session)}
+	}
+}
+
+// Unheard notes that no controller before this reign renewed the session of a broker later
+// than at. If its session is still the one that Takeover gave, it ends that much
+// earlier, but not within half a session: the broker may be about to find the new
+// controller.
+func (l *Liveness) Unheard(id fsm.BrokerID, at, now time.Time) {
+	l.tick(now)
+	s, ok := l.sessions[id]
+	if !ok || !s.deadline.Equal(l.began.Add(l.session)) {
+		return
+	}
+	deadline := at.Add(l.session)
+	if least := now.Add(l.session / 2); deadline.Before(least) {
+		deadline = least
+	}
+	if deadline.Before(s.deadline) {
+		s.deadline = deadline
 	}
 }
 

@@ -50,6 +50,10 @@ func (s *livenessScript) step(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(t, fsm.FenceBroker{ID: broker, Epoch: e})
 	case "takeover":
 		s.l.Takeover(s.now, s.im)
+	case "unheard":
+		var since int
+		d.ScanArgs(t, "since", &since)
+		s.l.Unheard(broker, time.UnixMilli(1_000_000+int64(since)), s.now)
 	case "heartbeat":
 		answer = fmt.Sprintln(s.l.Heartbeat(broker, e, s.now))
 	case "reported":
