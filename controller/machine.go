@@ -119,11 +119,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		}
 		return appliedEntry{index: l.Index, err: err}
 	}
-	im := m.Image()
-	results := make([]fsm.Result, len(commands))
-	for i, c := range commands {
-		im, results[i] = fsm.Apply(im, l.Index, c)
-	}
+	im, results := fsm.ApplyEntry(m.Image(), l.Index, commands)
 	m.publish(im)
 	return appliedEntry{index: l.Index, results: results}
 }

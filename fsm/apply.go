@@ -20,7 +20,25 @@ func Apply(im *Image, index uint64, c Command) (*Image, Result) {
 	return &next, r
 }
 
-// edit is one command's work on the next Image. Trees are opened when first
+// ApplyEntry is Apply for all commands of one entry. The work of SlotCommands that follow one
+// another is one edit: a path in a tree is copied once for all of them. They read groups, slots
+// and offsets only as the edit has left them, and topics, which they do not change.
+func ApplyEntry(im *Image, index uint64, cs []Command) (*Image, []Result) {
+	results := make([]Result, len(cs))
+	for i := 0; i < len(cs); {
+		next := *im
+		next.index = index
+		e := edit{next: &next}
+		for first := i; i < len(cs) && (i == first || cs[i].kind() == kindSlotCommand && cs[first].kind() == kindSlotCommand); i++ {
+			results[i] = cs[i].apply(&e)
+		}
+		e.commit()
+		im = &next
+	}
+	return im, results
+}
+
+// edit is the work of one command, or of several SlotCommands, on the next Image. Trees are opened when first
 // written, and changes to neighbouring partitions are gathered in open.
 type edit struct {
 	next       *Image // under construction; trees and journal lag until commit

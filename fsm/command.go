@@ -67,6 +67,9 @@ const entryVersion = 1
 // EncodeCommand appends c to dst. Its strings must be short enough for the codec
 // (32,767 bytes), which whoever takes them from a client has checked.
 func EncodeCommand(dst []byte, c Command) []byte {
+	if sc, ok := c.(SlotCommand); ok {
+		dst = slices.Grow(dst, sc.encodedSize())
+	}
 	w := codec.NewWriter(append(dst, byte(c.kind()), commandVersion)).Flexible(true)
 	c.encode(w)
 	if err := w.Err(); err != nil {

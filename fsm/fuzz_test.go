@@ -47,8 +47,12 @@ func FuzzDecodeEntry(f *testing.F) {
 func applyTo(t *testing.T, cs ...fsm.Command) {
 	for _, im := range []*fsm.Image{fsm.NewImage(), groupImage(t)} {
 		index := im.Index() + 1
+		whole, _ := fsm.ApplyEntry(im, index, cs)
 		for _, c := range cs {
 			im, _ = fsm.Apply(im, index, c)
+		}
+		if whole.Hash() != im.Hash() {
+			t.Fatalf("an entry of %#v makes another Image than its commands", cs)
 		}
 		if err := fsm.CheckImage(im); err != nil {
 			t.Fatalf("after %#v: %v", cs, err)

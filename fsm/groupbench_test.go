@@ -127,6 +127,38 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
+// BenchmarkCommitEntry is an entry of the commits of five slots at a time.
+func BenchmarkCommitEntry(b *testing.B) {
+	const slots = 5
+	im := commitImage(b, 1)
+	var entries [][]fsm.Command
+	for i := 0; i+slots <= committers; i += slots {
+		var cs []fsm.Command
+		for j := range slots {
+			c := commitOf(im, groupName(i+j), 0, i, 1)
+			im, _ = fsm.Apply(im, im.Index()+1, c)
+			c.Seq += 1 << 20
+			cs = append(cs, c)
+		}
+		entries = append(entries, cs)
+	}
+	b.ReportAllocs()
+	for n := uint64(0); b.Loop(); n++ {
+		cs := entries[n%uint64(len(entries))]
+		for i := range cs {
+			c := cs[i].(fsm.SlotCommand)
+			c.Seq++
+			cs[i] = c
+		}
+		next, r := fsm.ApplyEntry(im, im.Index()+1, cs)
+		if r[slots-1].Err != nil || r[0].Items[0] != nil {
+			b.Fatalf("%+v", r)
+		}
+		im = next
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*slots*commitPartitions), "ns/partition")
+}
+
 // BenchmarkOffsets measures what a million committed partitions take: 32 groups
 // in 313 topics of 100 partitions.
 func BenchmarkOffsets(b *testing.B) {

@@ -21,6 +21,7 @@ import (
 func TestRandomGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		im := groupStart(t)
+		begin, all := im, []fsm.Command(nil)
 		m := groupModel{groups: map[string]*fsm.Group{}, offsets: map[string]map[fsm.TopicPartition]fsm.Committed{}}
 		steps := rapid.IntRange(1, 60).Draw(t, "steps")
 		for range steps {
@@ -38,6 +39,7 @@ func TestRandomGroups(t *testing.T) {
 			if again := fsm.EncodeCommand(nil, decoded); !bytes.Equal(again, encoded) {
 				t.Fatalf("%#v encodes as %x, decoded as %x", c, encoded, again)
 			}
+			all = append(all, decoded)
 			next, r := fsm.Apply(im, im.Index()+1, decoded)
 			checkSlotEpochs(t, im, next)
 			m.follow(t, im, next, c, r)
@@ -48,7 +50,31 @@ func TestRandomGroups(t *testing.T) {
 			}
 			im = next
 		}
+		checkEntries(t, begin, all)
 	})
+}
+
+// checkEntries: an entry of several commands does what they do one by one, whatever they share.
+func checkEntries(t *rapid.T, im *fsm.Image, all []fsm.Command) {
+	single := im
+	for len(all) > 0 {
+		n := rapid.IntRange(1, len(all)).Draw(t, "commands of an entry")
+		before, index := im, im.Index()+1
+		var results []fsm.Result
+		im, results = fsm.ApplyEntry(im, index, all[:n])
+		for i, c := range all[:n] {
+			next, r := fsm.Apply(single, index, c)
+			if single = next; !reflect.DeepEqual(r, results[i]) {
+				t.Fatalf("command %d of %d, %#v: %+v in an entry, %+v alone", i, n, c, results[i], r)
+			}
+		}
+		if im.Hash() != single.Hash() {
+			t.Fatalf("an entry of %#v makes another Image than its commands", all[:n])
+		}
+		verifyQuick(t, before, im)
+		all = all[n:]
+	}
+	verify(t, single, im)
 }
 
 // groupStart has two brokers, topics of few and of many partitions, and owners

@@ -123,7 +123,15 @@ func (r *offsetRow) all(yield func(int32, Committed) bool) {
 func (r *offsetRow) put(p *CommitPartition, commitMs, expireMs int64) (added int, change uint64) {
 	next := Committed{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: p.Metadata, CommitMs: commitMs, ExpireMs: max(-1, expireMs)}
 	b, bit := r.block(p.Partition/blockSize), int(p.Partition%blockSize)
-	if old, ok := b.get(bit); ok {
+	i, ok := b.place(bit)
+	if ok && !b.cells[i].noted && !next.noted() { // nearly always
+		cell := &b.cells[i]
+		change = r.hashCell(p.Partition, &offsetCell{next.Offset, commitMs, next.LeaderEpoch, false}) - r.hashCell(p.Partition, cell)
+		cell.offset, cell.commitMs, cell.leaderEpoch = next.Offset, commitMs, next.LeaderEpoch
+		return 0, change
+	}
+	if ok {
+		old, _ := b.get(bit)
 		change -= r.hash(p.Partition, &old)
 	} else {
 		added = 1
@@ -131,6 +139,9 @@ func (r *offsetRow) put(p *CommitPartition, commitMs, expireMs int64) (added int
 	b.set(bit, &next)
 	return added, change + r.hash(p.Partition, &next)
 }
+
+// noted tells whether there is more of it than a cell has.
+func (c *Committed) noted() bool { return c.Metadata != "" || c.ExpireMs >= 0 }
 
 // block returns a block of an open row, made or copied so that it may be changed.
 func (r *offsetRow) block(number int32) *offsetBlock {
@@ -146,7 +157,7 @@ func (r *offsetRow) block(number int32) *offsetBlock {
 }
 
 func (b *offsetBlock) set(bit int, c *Committed) {
-	cell := offsetCell{offset: c.Offset, commitMs: c.CommitMs, leaderEpoch: c.LeaderEpoch, noted: c.Metadata != "" || c.ExpireMs >= 0}
+	cell := offsetCell{offset: c.Offset, commitMs: c.CommitMs, leaderEpoch: c.LeaderEpoch, noted: c.noted()}
 	i, ok := b.place(bit)
 	if ok && b.cells[i].noted {
 		b.dropNote(bit)
@@ -210,6 +221,16 @@ func (r *offsetRow) hash(partition int32, c *Committed) uint64 {
 	if c.Metadata != "" {
 		h.text(c.Metadata)
 	}
+	return h.sum()
+}
+
+// hashCell is hash of a partition that has no note.
+func (r *offsetRow) hashCell(partition int32, c *offsetCell) uint64 {
+	h := r.seed
+	h.word(uint64(uint32(partition))<<32 | uint64(uint32(c.leaderEpoch)))
+	h.int(int64(c.offset))
+	h.int(c.commitMs)
+	h.int(-1)
 	return h.sum()
 }
 

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -175,12 +176,35 @@ func codeCommitTopic(x *codec.Coder, t *CommitTopic) {
 // doubled to make room for a bit that tells of metadata, then the offset, the
 // distance of the leader epochs, and the metadata if there is any.
 func codeCommitPartition(x *codec.Coder, p, last *CommitPartition) {
+	if x.Reading() {
+		readCommitPartition(x, p, last)
+	} else {
+		writeCommitPartition(x, p, last)
+	}
+}
+
+// writeCommitPartition writes in one piece what readCommitPartition reads: there is no
+// command whose elements are as many.
+func writeCommitPartition(x *codec.Coder, p, last *CommitPartition) {
 	step := uint64(uint32(p.Partition-last.Partition-1)) << 1
 	if p.Metadata != "" {
 		step |= 1
 	}
+	var buf [3 * binary.MaxVarintLen64]byte
+	b := binary.AppendUvarint(buf[:0], step)
+	b = binary.AppendVarint(b, int64(p.Offset))
+	b = binary.AppendVarint(b, int64(int32(p.LeaderEpoch-last.LeaderEpoch)))
+	x.Raw(b)
+	if step&1 != 0 {
+		x.String(&p.Metadata)
+	}
+	last.Partition, last.LeaderEpoch = p.Partition, p.LeaderEpoch
+}
+
+func readCommitPartition(x *codec.Coder, p, last *CommitPartition) {
+	var step uint64
+	var epoch int32
 	x.Uvarlong(&step)
-	epoch := int32(p.LeaderEpoch - last.LeaderEpoch)
 	x.Varlong((*int64)(&p.Offset))
 	x.Varint(&epoch)
 	if step&1 != 0 {
@@ -188,9 +212,21 @@ func codeCommitPartition(x *codec.Coder, p, last *CommitPartition) {
 	}
 	last.Partition += 1 + int32(uint32(step>>1))
 	last.LeaderEpoch += batch.Epoch(epoch)
-	if x.Reading() {
-		p.Partition, p.LeaderEpoch = last.Partition, last.LeaderEpoch
+	p.Partition, p.LeaderEpoch = last.Partition, last.LeaderEpoch
+}
+
+// encodedSize is about what a SlotCommand takes, and not less but for long texts.
+func (c SlotCommand) encodedSize() int {
+	size := 64
+	for _, change := range c.Changes {
+		size += 128
+		if co, ok := change.(CommitOffsets); ok {
+			for i := range co.Topics {
+				size += 24 + 10*len(co.Topics[i].Partitions)
+			}
+		}
 	}
+	return size
 }
 
 func (c *DeleteOffsets) code(x *codec.Coder) {

@@ -51,11 +51,16 @@ func (c *Coder) Varlong(v *int64) {
 
 // uvarint reads a varint of at most n bytes and at most the value most.
 func (c *Coder) uvarint(n int, most uint64) (uint64, bool) {
-	p := c.buf[c.off:c.limit]
-	if len(p) > 0 && p[0] < 0x80 { // nearly all lengths and counts
+	if c.off < c.limit && c.buf[c.off] < 0x80 { // nearly all lengths and counts
 		c.off++
-		return uint64(p[0]), true
+		return uint64(c.buf[c.off-1]), true
 	}
+	return c.longUvarint(n, most)
+}
+
+// longUvarint is uvarint for one that is longer than a byte, or is not there.
+func (c *Coder) longUvarint(n int, most uint64) (uint64, bool) {
+	p := c.buf[c.off:c.limit]
 	cut := len(p) > n
 	if cut {
 		p = p[:n]
