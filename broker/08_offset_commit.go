@@ -156,14 +156,17 @@ func (o *offsetCommit) wait(ctx context.Context) {
 	if len(o.parts) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, commitWait)
-	defer cancel()
+	limit := time.NewTimer(commitWait)
+	defer limit.Stop()
 	for _, part := range o.parts {
 		select {
 		case err := <-part.done:
 			o.settle(part, err)
 		case <-ctx.Done():
 			o.fail(part, errNoCoordinator)
+		case <-limit.C:
+			o.fail(part, errNoCoordinator)
+			limit.Reset(0) // the others are late too
 		}
 	}
 }

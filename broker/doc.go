@@ -72,7 +72,7 @@
 // Two per client connection; two per node that is fed, two per node that feeds
 // us; one each for reconciler, changes, keeper, retention, ticks and diskWatch; one per listener;
 // one that creates topics, while clients ask for new ones; one for the timers of
-// all groups, and one for each slot that has something to store.
+// all groups, and one for each slot that has something to store, of which some stay.
 // None per partition: an idle partition is its entry, without goroutine, timer
 // or open file.
 //

@@ -52,6 +52,10 @@ type groups struct {
 	wake    chan struct{} // capacity 1: a worker is to start, or the earliest timer has changed
 	done    chan struct{} // closed when run has ended
 	workers sync.WaitGroup
+	// handoff takes a tenure to a worker that has nothing to do, if one waits: a new one would begin
+	// with a small stack, which encoding a command does not fit in.
+	handoff chan *tenure
+	idle    atomic.Int32 // workers that wait
 
 	readyMu sync.Mutex // leaf; guards what is below
 	ready   []*tenure  // those whose workers are to start
@@ -74,7 +78,7 @@ func newGroups(e groupsEnv, c GroupConfig) *groups {
 	g := &groups{
 		self: e.self, epoch: e.epoch, image: e.image, fresh: e.fresh, now: e.now,
 		propose: e.propose, log: e.log, metrics: e.metrics, config: c,
-		rowMax: groupRowMax, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		rowMax: groupRowMax, wake: make(chan struct{}, 1), done: make(chan struct{}), handoff: make(chan *tenure),
 	}
 	for i := range g.shards {
 		g.shards[i].groups, g.shards[i].slot = g, int32(i)
@@ -121,13 +125,19 @@ func (g *groups) held(now time.Time) time.Duration {
 	return max(0, time.Unix(0, g.refused.Load()).Add(grace).Sub(now))
 }
 
-// startWorker asks run for a worker. The caller holds the shard's lock.
+// startWorker gives the tenure to a worker, or asks run for one. The caller holds the shard's lock.
 func (g *groups) startWorker(t *tenure) {
 	g.readyMu.Lock()
 	if g.stopped {
 		g.readyMu.Unlock()
 		t.end(errNotCoordinator)
 		return
+	}
+	select {
+	case g.handoff <- t:
+		g.readyMu.Unlock()
+		return
+	default:
 	}
 	g.ready = append(g.ready, t)
 	g.readyMu.Unlock()
@@ -140,7 +150,27 @@ func (g *groups) startWorkers(ctx context.Context) {
 	g.ready = nil
 	g.readyMu.Unlock()
 	for _, t := range ready {
-		g.workers.Go(func() { t.work(ctx) }) // ends when nothing waits, or with ctx; run waits
+		g.workers.Go(func() { g.work(ctx, t) }) // ends when there are enough that wait, or with ctx; run waits
+	}
+}
+
+// workersKept is how many workers wait for the next tenure that has something to store.
+const workersKept = 8
+
+// work is one worker: it does the work of one tenure after the other.
+func (g *groups) work(ctx context.Context, t *tenure) {
+	for {
+		t.work(ctx)
+		if g.idle.Add(1) > workersKept {
+			g.idle.Add(-1)
+			return
+		}
+		select {
+		case t = <-g.handoff:
+			g.idle.Add(-1)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

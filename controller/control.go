@@ -25,6 +25,10 @@ const (
 	frameWriteTimeout = 2 * time.Second
 	// frameQueue is how many frames wait for a connection's writer.
 	frameQueue = 64
+	// gatheredBytes of frames that wait at the same time are enough for one write.
+	gatheredBytes = 32 << 10
+	// inlineBytes bounds the entries that a connection's reader checks itself.
+	inlineBytes = 64 << 10
 	// callsMax is how many calls of one connection are served at once; more wait unread.
 	callsMax = 128
 	// retireAfter is how long calls still wait on a connection to a former leader: it may
@@ -114,19 +118,52 @@ func (l *link) send(ctx context.Context, frame []byte) bool {
 	}
 }
 
+// trySend queues a frame if there is room at once.
+func (l *link) trySend(frame []byte) bool {
+	select {
+	case l.out <- frame:
+		return true
+	default:
+		return false
+	}
+}
+
+// write sends what is queued, in one piece what waits at the same time: the answers to all that
+// went into one entry of the log come together.
 func (l *link) write() {
 	defer l.close()
+	var several []byte
 	for {
 		select {
 		case frame := <-l.out:
+			if len(l.out) > 0 {
+				several = l.gather(append(several[:0], frame...))
+				frame = several
+			}
 			_ = l.conn.SetWriteDeadline(time.Now().Add(frameWriteTimeout))
 			if _, err := l.conn.Write(frame); err != nil {
 				return
+			}
+			if cap(several) > 2*gatheredBytes {
+				several = nil
 			}
 		case <-l.closed:
 			return
 		}
 	}
+}
+
+// gather appends frames that wait until there is enough for a write.
+func (l *link) gather(to []byte) []byte {
+	for len(to) < gatheredBytes {
+		select {
+		case frame := <-l.out:
+			to = append(to, frame...)
+		default:
+			return to
+		}
+	}
+	return to
 }
 
 // serveControl answers the calls on one accepted control connection.
@@ -170,6 +207,15 @@ func (n *Node) readCalls(ctx context.Context, l *link, p Preface, calls *sync.Wa
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if r, ok := req.(*proposeRequest); ok && len(r.entry) <= inlineBytes {
+			n.takeProposal(r, func(rep reply, err error) {
+				if frame := answerFrame(id, rep, err); !l.trySend(frame) {
+					n.goFunc(func() { l.send(ctx, frame) }) // ends when there is room, or with the link
+				}
+				<-slots
+			})
+			continue
 		}
 		calls.Go(func() {
 			defer func() { <-slots }()
@@ -306,7 +352,7 @@ func (n *Node) awaitLeader(ctx context.Context, changed <-chan struct{}) error {
 // bounded gives ctx the node's call timeout unless it has a deadline.
 func (n *Node) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, n.cfg.CallTimeout)
 }

@@ -58,9 +58,9 @@
 //	askVoter              one a voter that is asked whether the leader refuses it, or when it last
 //	                      answered one
 //	judgeFormer           one a term; shortens the session of the controller before, if it was silent
-//	readCalls             one a call being served (128 a connection at most)
+//	readCalls             one a call being served (128 a connection at most), but for small proposals
 //	Session.run           one once the session has started
-//	pusher.push           at most one a follower, while there is a commit to tell it
+//	pusher.run            one a follower, from the first commit that it is told of
 //	goRaft                one a call of Raft that is waited for; ends with Raft's answer
 //	Raft's own            ended by stopRaft
 //

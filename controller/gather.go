@@ -34,7 +34,8 @@ type gatherer struct {
 // gathered is one node's entry on its way into a common one.
 type gathered struct {
 	entry []byte
-	done  chan gatheredOutcome // capacity 1
+	// answer is called once, and does not block.
+	answer func(appliedEntry, error)
 }
 
 type gatheredOutcome struct {
@@ -42,13 +43,27 @@ type gatheredOutcome struct {
 	err     error
 }
 
+// errGathererClosed is the answer to what was surely not done.
+var errGathererClosed = fmt.Errorf("commit an entry: %w: %w", errNotController, ErrClosed)
+
 func newGatherer(n *Node) *gatherer {
 	return &gatherer{n: n, wake: make(chan struct{}, 1)}
 }
 
 // apply gets a well-formed entry committed, with others, and returns its own results.
 func (g *gatherer) apply(ctx context.Context, entry []byte) (appliedEntry, error) {
-	e := &gathered{entry: entry, done: make(chan gatheredOutcome, 1)}
+	done := make(chan gatheredOutcome, 1)
+	g.add(&gathered{entry: entry, answer: func(a appliedEntry, err error) { done <- gatheredOutcome{a, err} }})
+	select {
+	case o := <-done:
+		return o.applied, o.err
+	case <-ctx.Done():
+		return appliedEntry{}, fmt.Errorf("commit an entry: %w: %w", ErrUnknown, ctx.Err())
+	}
+}
+
+// add has a well-formed entry committed, with others. It does not wait.
+func (g *gatherer) add(e *gathered) {
 	g.mu.Lock()
 	closed := g.closed
 	if !closed {
@@ -56,17 +71,12 @@ func (g *gatherer) apply(ctx context.Context, entry []byte) (appliedEntry, error
 	}
 	g.mu.Unlock()
 	if closed {
-		return appliedEntry{}, fmt.Errorf("commit an entry: %w: %w", errNotController, ErrClosed)
+		e.answer(appliedEntry{}, errGathererClosed)
+		return
 	}
 	select {
 	case g.wake <- struct{}{}:
 	default:
-	}
-	select {
-	case o := <-e.done:
-		return o.applied, o.err
-	case <-ctx.Done():
-		return appliedEntry{}, fmt.Errorf("commit an entry: %w: %w", ErrUnknown, ctx.Err())
 	}
 }
 
@@ -124,12 +134,12 @@ func (g *gatherer) commit(some []*gathered) {
 	}
 	a, err := g.n.apply(ctx, entry)
 	for i, e := range some {
-		o := gatheredOutcome{err: err}
+		own := appliedEntry{}
 		if err == nil {
-			o.applied = appliedEntry{index: a.index, results: a.results[:counts[i]]}
+			own = appliedEntry{index: a.index, results: a.results[:counts[i]]}
 			a.results = a.results[counts[i]:]
 		}
-		e.done <- o
+		e.answer(own, err)
 	}
 }
 
@@ -141,6 +151,6 @@ func (g *gatherer) close() {
 	g.waiting = nil
 	g.mu.Unlock()
 	for _, e := range waiting {
-		e.done <- gatheredOutcome{err: fmt.Errorf("commit an entry: %w: %w", errNotController, ErrClosed)}
+		e.answer(appliedEntry{}, errGathererClosed)
 	}
 }

@@ -55,7 +55,7 @@ func TestGatheredEntriesGetTheirOwnResults(t *testing.T) {
 func TestGathererTakesWhatFits(t *testing.T) {
 	g := newGatherer(nil)
 	for i := range 10 {
-		e := &gathered{entry: make([]byte, entrySizeMax/4), done: make(chan gatheredOutcome, 1)}
+		e := &gathered{entry: make([]byte, entrySizeMax/4)}
 		if i == 5 {
 			e.entry = make([]byte, 2*entrySizeMax)
 		}
@@ -66,11 +66,11 @@ func TestGathererTakesWhatFits(t *testing.T) {
 			t.Fatalf("take %d: %d entries, want %d", i, len(got), want)
 		}
 	}
-	last := &gathered{done: make(chan gatheredOutcome, 1)}
-	g.waiting = append(g.waiting, last)
+	var last error
+	g.waiting = append(g.waiting, &gathered{answer: func(_ appliedEntry, err error) { last = err }})
 	g.close()
-	if o := <-last.done; !errors.Is(o.err, errNotController) {
-		t.Errorf("what waited at the end: %v", o.err)
+	if !errors.Is(last, errNotController) {
+		t.Errorf("what waited at the end: %v", last)
 	}
 	if _, err := g.apply(t.Context(), nil); !errors.Is(err, errNotController) {
 		t.Errorf("an entry after the end: %v", err)

@@ -206,7 +206,10 @@ func (r *heartbeatReply) code(c *codec.Coder) {
 }
 
 // proposeRequest carries one encoded entry of commands.
-type proposeRequest struct{ entry []byte }
+type proposeRequest struct {
+	entry []byte
+	own   bool // made by this node; not sent
+}
 
 func (*proposeRequest) op() op                { return opPropose }
 func (*proposeRequest) repeatable() bool      { return false }

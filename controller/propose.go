@@ -182,7 +182,7 @@ func (ps *proposer) send(packed []*proposal) {
 	ctx, cancel := context.WithTimeout(ps.n.ctx, ps.n.cfg.CallTimeout)
 	defer cancel()
 	tenure, changed := ps.n.lead.get()
-	rep, err := ps.n.try(ctx, tenure, changed, &proposeRequest{entry: fsm.PackEntry(nil, commands)})
+	rep, err := ps.n.try(ctx, tenure, changed, &proposeRequest{entry: fsm.PackEntry(nil, commands), own: true})
 	if errors.Is(err, errNotController) {
 		ps.withdraw(packed)
 		_ = ps.n.awaitLeader(ctx, changed) // whatever ended the wait, the queue decides

@@ -26,6 +26,7 @@ type pusher struct {
 	followers map[raft.ServerID]*pushState
 	wg        sync.WaitGroup
 	closed    bool
+	stop      chan struct{} // closed with closed
 }
 
 // pushState is what is known of one follower.
@@ -35,12 +36,13 @@ type pushState struct {
 	// acknowledged; first is the earliest entry known to be of that term.
 	term, first, matched uint64
 	// pushed is the highest commit index sent.
-	pushed  uint64
-	running bool
+	pushed uint64
+	// wake tells the follower's goroutine, which wakeLocked starts, that there is something to send.
+	wake chan struct{}
 }
 
 func newPusher(t *raft.NetworkTransport, self raft.ServerID) *pusher {
-	return &pusher{transport: t, self: self, followers: make(map[raft.ServerID]*pushState)}
+	return &pusher{transport: t, self: self, followers: make(map[raft.ServerID]*pushState), stop: make(chan struct{})}
 }
 
 // matched notes entries of the leader's own term that a follower acknowledged.
@@ -61,7 +63,7 @@ func (p *pusher) matched(id raft.ServerID, target raft.ServerAddress, args *raft
 		p.followers[id] = f
 	}
 	if f.term != args.Term {
-		*f = pushState{term: args.Term, first: first, pushed: f.pushed, running: f.running}
+		*f = pushState{term: args.Term, first: first, pushed: f.pushed, wake: f.wake}
 	}
 	f.target = target
 	f.matched = max(f.matched, last.Index)
@@ -94,14 +96,33 @@ func (p *pusher) dueLocked(f *pushState) uint64 {
 	return index
 }
 
-// wakeLocked starts a follower's goroutine when there is something to send. It ends when
-// there is nothing left.
+// wakeLocked has a follower's goroutine look when there is something to send. It is one that stays:
+// encoding a call needs more stack than a goroutine has at first.
 func (p *pusher) wakeLocked(id raft.ServerID, f *pushState) {
-	if f.running || p.dueLocked(f) == 0 {
+	if p.dueLocked(f) == 0 {
 		return
 	}
-	f.running = true
-	p.wg.Go(func() { p.push(id, f) })
+	if f.wake == nil {
+		wake := make(chan struct{}, 1)
+		f.wake = wake
+		p.wg.Go(func() { p.run(id, f, wake) })
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run pushes to one follower until the pusher is closed.
+func (p *pusher) run(id raft.ServerID, f *pushState, wake <-chan struct{}) {
+	for {
+		select {
+		case <-wake:
+			p.push(id, f)
+		case <-p.stop:
+			return
+		}
+	}
 }
 
 func (p *pusher) push(id raft.ServerID, f *pushState) {
@@ -109,7 +130,6 @@ func (p *pusher) push(id raft.ServerID, f *pushState) {
 		p.mu.Lock()
 		index, term, target := p.dueLocked(f), f.term, f.target
 		if index == 0 {
-			f.running = false
 			p.mu.Unlock()
 			return
 		}
@@ -129,7 +149,10 @@ func (p *pusher) push(id raft.ServerID, f *pushState) {
 // timeout.
 func (p *pusher) close() {
 	p.mu.Lock()
-	p.closed = true
+	if !p.closed {
+		p.closed = true
+		close(p.stop)
+	}
 	p.mu.Unlock()
 	done := make(chan struct{})
 	go func() { // ends within raftTimeout

@@ -136,10 +136,39 @@ func (t *term) stopBroker(ctx context.Context, r *stopRequest) (reply, error) {
 
 // propose commits an entry of another node's commands, or of our own.
 func (t *term) propose(ctx context.Context, r *proposeRequest) (reply, error) {
-	if _, err := fsm.DecodeEntry(r.entry); err != nil {
-		return nil, fmt.Errorf("refuse to commit an entry that does not decode: %w", err)
+	if err := r.check(); err != nil {
+		return nil, err
 	}
-	a, err := t.n.gatherer.apply(ctx, r.entry)
+	return proposed(t.n.gatherer.apply(ctx, r.entry))
+}
+
+// takeProposal is propose of another node, whose answer is told. It waits for nothing: an entry has
+// the commits of one node, and the leader gets several hundred a second, each of which would be a
+// goroutine that starts with a small stack.
+func (n *Node) takeProposal(r *proposeRequest, answer func(reply, error)) {
+	err := errNotController
+	if n.term.Load() != nil {
+		err = r.check()
+	}
+	if err != nil {
+		answer(nil, err)
+		return
+	}
+	n.gatherer.add(&gathered{entry: r.entry, answer: func(a appliedEntry, err error) { answer(proposed(a, err)) }})
+}
+
+// check refuses an entry that other nodes could not read. What this node has made it has not read.
+func (r *proposeRequest) check() error {
+	if r.own {
+		return nil
+	}
+	if _, err := fsm.DecodeEntry(r.entry); err != nil {
+		return fmt.Errorf("refuse to commit an entry that does not decode: %w", err)
+	}
+	return nil
+}
+
+func proposed(a appliedEntry, err error) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
