@@ -39,6 +39,7 @@ type offsetCommit struct {
 	version int16
 	req     *wire.OffsetCommitRequest
 	resp    *wire.OffsetCommitResponse
+	ids     []fsm.TopicID // of the request's topics, where they are known
 	parts   []*commitPart
 }
 
@@ -50,11 +51,8 @@ type commitPart struct {
 	done chan error // capacity 1
 }
 
-// commitAt is where the answer of one partition goes.
-type commitAt struct {
-	tp  fsm.TopicPartition
-	out *wire.OffsetCommitPartitionResponse
-}
+// commitAt is where the answer of one partition goes: its places in the response.
+type commitAt struct{ topic, partition int32 }
 
 func (o *offsetCommit) submit() {
 	g := o.srv.backend.groups
@@ -72,23 +70,27 @@ func (o *offsetCommit) submit() {
 // changes of the others.
 func (o *offsetCommit) collect(im *fsm.Image) {
 	o.resp = &wire.OffsetCommitResponse{Topics: make([]wire.OffsetCommitTopicResponse, len(o.req.Topics))}
+	o.ids = make([]fsm.TopicID, len(o.req.Topics))
 	for i := range o.req.Topics {
 		in, out := &o.req.Topics[i], &o.resp.Topics[i]
 		out.Name, out.TopicID = in.Name, in.TopicID
 		out.Partitions = make([]wire.OffsetCommitPartitionResponse, len(in.Partitions))
 		topic, err := topicOf(im, o.version, commitTopicIDs, in.Name, in.TopicID)
+		if err == nil {
+			o.ids[i] = topic.ID
+		}
 		for j := range in.Partitions {
-			p, answer := &in.Partitions[j], &out.Partitions[j]
-			answer.PartitionIndex = p.PartitionIndex
+			p := &in.Partitions[j]
+			out.Partitions[j].PartitionIndex = p.PartitionIndex
 			wrong := err
 			if wrong == nil {
 				wrong = o.check(topic, p)
 			}
 			if wrong != nil {
-				answer.ErrorCode = o.srv.code(wrong)
+				out.Partitions[j].ErrorCode = o.srv.code(wrong)
 				continue
 			}
-			o.add(topic.ID, len(in.Partitions)-j, p, answer)
+			o.add(commitAt{int32(i), int32(j)}, p)
 		}
 	}
 	for _, part := range o.parts {
@@ -107,34 +109,44 @@ func (o *offsetCommit) check(t *fsm.Topic, p *wire.OffsetCommitPartition) error 
 	return nil
 }
 
-// add puts one partition into the last change, or begins another. left is how many of
-// the topic there still are, with it.
-func (o *offsetCommit) add(id fsm.TopicID, left int, p *wire.OffsetCommitPartition, out *wire.OffsetCommitPartitionResponse) {
+// add puts one partition into the last change, or begins another.
+func (o *offsetCommit) add(at commitAt, p *wire.OffsetCommitPartition) {
 	if len(o.parts) == 0 || len(o.parts[len(o.parts)-1].at) >= commitPartitions {
 		o.parts = append(o.parts, &commitPart{done: make(chan error, 1), size: len(o.req.GroupID) + len(o.req.MemberID)})
 	}
 	part := o.parts[len(o.parts)-1]
-	topics := part.what.Topics
+	topics, id := part.what.Topics, o.ids[at.topic]
 	if len(topics) == 0 || topics[len(topics)-1].Topic != id {
-		left = min(left, commitPartitions)
+		left := min(len(o.req.Topics[at.topic].Partitions)-int(at.partition), commitPartitions)
 		topics = append(topics, fsm.CommitTopic{Topic: id, Partitions: make([]fsm.CommitPartition, 0, left)})
-		part.at = slices.Grow(part.at, left)
+		part.what.Topics, part.at = topics, slices.Grow(part.at, left)
 		part.size += 18
 	}
-	last := &topics[len(topics)-1]
+	last, metadata := &topics[len(topics)-1], present(p.CommittedMetadata)
 	last.Partitions = append(last.Partitions, fsm.CommitPartition{
-		Partition: p.PartitionIndex, LeaderEpoch: p.CommittedLeaderEpoch, Offset: p.CommittedOffset, Metadata: present(p.CommittedMetadata)})
-	part.what.Topics = topics
-	part.size += 12 + len(present(p.CommittedMetadata))
-	part.at = append(part.at, commitAt{fsm.TopicPartition{Topic: id, Partition: p.PartitionIndex}, out})
+		Partition: p.PartitionIndex, LeaderEpoch: p.CommittedLeaderEpoch, Offset: p.CommittedOffset, Metadata: metadata})
+	part.size += 12 + len(metadata)
+	part.at = append(part.at, at)
 }
 
 // sort orders the partitions of each topic, which makes the entry short. A stable
 // sort keeps the last of two commits of one partition the last.
 func (p *commitPart) sort() {
 	for i := range p.what.Topics {
-		slices.SortStableFunc(p.what.Topics[i].Partitions, func(a, b fsm.CommitPartition) int { return int(a.Partition) - int(b.Partition) })
+		if ps := p.what.Topics[i].Partitions; !ascending(ps) {
+			slices.SortStableFunc(ps, func(a, b fsm.CommitPartition) int { return int(a.Partition) - int(b.Partition) })
+		}
 	}
+}
+
+// ascending tells whether there is nothing to sort, as nearly always.
+func ascending(ps []fsm.CommitPartition) bool {
+	for i := 1; i < len(ps); i++ {
+		if ps[i].Partition < ps[i-1].Partition {
+			return false
+		}
+	}
+	return true
 }
 
 func (o *offsetCommit) failAll(err error) {
@@ -147,8 +159,13 @@ func (o *offsetCommit) failAll(err error) {
 func (o *offsetCommit) fail(part *commitPart, err error) {
 	code := o.srv.code(err)
 	for _, at := range part.at {
-		at.out.ErrorCode = code
+		o.out(at).ErrorCode = code
 	}
+}
+
+// out is the answer of one partition.
+func (o *offsetCommit) out(at commitAt) *wire.OffsetCommitPartitionResponse {
+	return &o.resp.Topics[at.topic].Partitions[at.partition]
 }
 
 // wait takes the outcomes of all changes.
@@ -189,8 +206,9 @@ func (o *offsetCommit) failMissing(part *commitPart) {
 		missing = errUnknownTopicID
 	}
 	for _, at := range part.at {
-		if _, ok := im.Partition(at.tp); !ok {
-			at.out.ErrorCode = o.srv.code(missing)
+		out := o.out(at)
+		if _, ok := im.Partition(fsm.TopicPartition{Topic: o.ids[at.topic], Partition: out.PartitionIndex}); !ok {
+			out.ErrorCode = o.srv.code(missing)
 		}
 	}
 }
