@@ -46,7 +46,7 @@ func (n *Node) succeed(leader raft.ServerID) {
 		breathe(n.ctx, n.cfg.ElectionTimeout) // failing dials come back here at once
 		return
 	}
-	if n.led(leader) {
+	if n.led(leader) || n.raft.State() != raft.Follower { // a candidate does not begin again by being told to
 		return
 	}
 	n.log.Warn("the controller's peer port refuses connections: this node stands for election", "controller", leader)
