@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -282,7 +283,13 @@ func TestDamageThatCannotBeCutIsNotFed(t *testing.T) {
 	}
 	im.publish()
 	until := (&cluster{T: t}).until
-	until("the cut was refused twice", func() bool { return refused.Load() >= 2 })
+	n := 0
+	until("the cut was refused twice, although the metadata keep changing", func() bool {
+		n++
+		im.must(t, fsm.CreateTopic{ID: fsm.TopicID{2, byte(n >> 8), byte(n)}, Name: fmt.Sprint("other-", n), Partitions: []fsm.NewPartition{{Replicas: []fsm.BrokerID{2}, ISR: []fsm.BrokerID{2}, Leader: 2}}})
+		im.publish()
+		return refused.Load() >= 2
+	})
 	if now, end := state(); now != roleIdle || end != 3 {
 		t.Errorf("uncut it has role %d and ends at %d", now, end)
 	}

@@ -150,8 +150,7 @@ func (r *reconciler) settle(im *fsm.Image) {
 // run follows the Image until ctx ends.
 func (r *reconciler) run(ctx context.Context) {
 	defer close(r.done)
-	retry := time.NewTimer(folderRetry)
-	defer retry.Stop()
+	var again <-chan time.Time // nil while no other try is due: not each Image puts it off
 	for ctx.Err() == nil {
 		changed := r.images.Changed()
 		if im := r.images.Image(); im.Index() > r.last.Index() {
@@ -160,15 +159,14 @@ func (r *reconciler) run(ctx context.Context) {
 		if r.folders() {
 			continue
 		}
-		var again <-chan time.Time
-		if r.work.anyFailed() {
-			retry.Reset(folderRetry)
-			again = retry.C
+		if again == nil && r.work.anyFailed() {
+			again = time.After(folderRetry)
 		}
 		select {
 		case <-ctx.Done():
 		case <-changed:
 		case <-again:
+			again = nil
 			r.work.retry()
 		}
 	}
@@ -286,6 +284,9 @@ func (r *reconciler) assign(im *fsm.Image, p *Partition, s fsm.Partition, state 
 	if s.Leader != r.env.self {
 		switch anew, whole := p.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(r.env.self)); {
 		case !whole:
+			if s.Seated(r.env.self) { // it waits for its seat to be taken
+				r.env.damaged(p)
+			}
 			r.assignAgain(p)
 		case anew:
 			r.follows.set(p, s.Leader, s.LeaderEpoch)

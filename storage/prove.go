@@ -89,12 +89,17 @@ func (w walker) proveAt(pos int64, next batch.Offset) proof {
 
 // proveFrom begins a proof at the nearest place before the batch that holds o.
 func (w walker) proveFrom(o batch.Offset) (proof, error) {
+	if pos, ok := w.s.hinted(o); ok {
+		return w.proveAt(pos, o), nil // what came before it was served
+	}
+	return w.proveNear(o)
+}
+
+// proveNear is proveFrom without what was served: a hint may come from a header that lies.
+func (w walker) proveNear(o batch.Offset) (proof, error) {
 	at, sound := w.s.unpack(w.s.sound.Load())
 	if at > o {
 		at, sound = w.s.base, 0
-	}
-	if pos, ok := w.s.hinted(o); ok {
-		return w.proveAt(pos, o), nil // what came before it was served
 	}
 	rel := int64(o - w.s.base)
 	e, ok := w.s.floor(offsetIndex, func(e entry) bool { return e.key > rel })
@@ -217,24 +222,39 @@ func (w walker) proveRange(from, end batch.Offset, maxBytes int64) (first spot, 
 
 // provenAt returns the batch that holds o, up to which all is sound, or a CorruptError
 // that names where batches cease to be. A batch that begins before o is checked itself: it
-// may only say that it holds o.
+// may only say that it holds o. Where something is wrong nothing is believed any more, not
+// even what this run wrote: a length that has changed shows only behind its batch.
 func (w walker) provenAt(o batch.Offset) (spot, error) {
-	p, err := w.proveFrom(o)
+	p, err := w.proveNear(o)
 	if err != nil {
 		return spot{}, err
 	}
-	defer p.note()
-	at, err := p.upTo(o)
-	if err != nil || at.base == o {
+	at, err := p.wholeUpTo(o)
+	if err == nil && at.size > 0 {
+		p.note()
+		return at, nil
+	}
+	if err == nil {
+		p = w.proveAt(0, w.s.base)
+		p.sound, p.old = 0, p.sc.size
+		at, err = p.wholeUpTo(o)
+	}
+	if err != nil || at.size > 0 || at.base == o {
 		return at, err
 	}
-	if at.size > 0 {
-		err = p.sc.checkCRC(p.crc, p.size)
-		if err == nil || !misled(err) {
-			return at, err
-		}
-	}
 	return spot{}, &CorruptError{Path: w.s.file.path(), Pos: at.pos, Offset: at.base, Msg: "sound batches end before the one that is to go"}
+}
+
+// wholeUpTo is upTo, but for a batch that begins before o and is not whole.
+func (p *proof) wholeUpTo(o batch.Offset) (spot, error) {
+	at, err := p.upTo(o)
+	if err != nil || at.size == 0 || at.base == o {
+		return at, err
+	}
+	if err = p.sc.checkCRC(p.crc, p.size); err != nil && misled(err) {
+		return spot{pos: at.pos, base: at.base, end: at.base}, nil
+	}
+	return at, err
 }
 
 // upTo goes on to the batch that holds o.

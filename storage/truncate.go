@@ -385,6 +385,9 @@ func (l *Log) soundView(end batch.Offset) (*view, []*segment, error) {
 	}
 	v, dropped, err := l.cutView(end)
 	if c := (*CorruptError)(nil); errors.As(err, &c) {
+		if end == l.Start() { // what is rotten lies below the start: it goes with the rest
+			return &view{empty: end}, l.view.Load().segs, nil
+		}
 		l.markDamaged(c)
 	}
 	return v, dropped, err
@@ -405,7 +408,11 @@ func (l *Log) cutView(end batch.Offset) (*view, []*segment, error) {
 	}
 	s := v.segs[i]
 	at := spot{base: s.base} // where nothing of it is to stay, or the start has passed what was gone
-	if end > s.base && l.has(s) {
+	there := l.has(s)
+	if !there && end > max(s.base, l.Start()) {
+		return nil, nil, l.missing(s.file.path(), s.base)
+	}
+	if end > s.base && there {
 		err := l.inGate(func() error {
 			return l.walk(s, func(w walker) error {
 				var err error

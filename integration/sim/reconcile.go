@@ -180,6 +180,9 @@ func (n *node) assign(im *fsm.Image, r *replica, s fsm.Partition) {
 	if s.Leader != n.id {
 		switch anew, whole := r.becomeFollower(s.Leader, s.LeaderEpoch, s.Seated(n.id)); {
 		case !whole:
+			if s.Seated(n.id) {
+				n.damagedReplica(r)
+			}
 			n.assignAgain(r)
 		case anew:
 			n.setSource(r, s.Leader)
