@@ -146,6 +146,10 @@ const anySequence = -1
 // partitions only that of too many disks.
 func (p *part) recovered(leader *node, was fsm.Partition) {
 	w := p.w
+	if !leader.intact() { // it has lost its disk since it answered, and will not lead
+		p.riskEpoch = was.LeaderEpoch + 1
+		return
+	}
 	kept := w.agreesTo(leader, p)
 	asked := w.forced[p.tp]
 	for i, n := range w.nodes {
