@@ -29,7 +29,7 @@ func (t *term) judgeFormer() {
 		ctx, cancel := context.WithTimeout(t.ctx, questionTimeout)
 		defer cancel()
 		count, at := 1, was.at
-		enough := n.askVoters(ctx, n.otherVoters(n.serverID()), &heardRequest{leader: string(n.serverID())}, func(r reply) bool {
+		enough := n.askVoters(ctx, n.otherVoters(n.serverID()), &heardRequest{leader: string(n.serverID()), term: n.raft.CurrentTerm()}, func(r reply) bool {
 			if heard := time.Now().Add(-r.(*heardReply).ago); heard.After(at) {
 				at = heard
 			}
@@ -44,19 +44,27 @@ func (t *term) judgeFormer() {
 
 // answerHeard says when this voter last answered a leader before the one that asks.
 func (n *Node) answerHeard(r *heardRequest) (reply, error) {
+	reached := n.raft.CurrentTerm() == r.term // first: what is known of a leader is then of this term
 	was, ok := n.lead.before(raft.ServerID(r.leader))
-	if !ok {
+	if !ok || !reached {
 		return nil, errNotController
 	}
 	return &heardReply{ago: time.Since(was.at)}, nil
 }
 
 // heardRequest asks a voter when it last answered a leader before the one that asks.
-type heardRequest struct{ leader string }
+type heardRequest struct {
+	leader string
+	// term is Raft's: a voter that has not reached it may still answer those in between.
+	term uint64
+}
 
-func (*heardRequest) op() op                { return opHeard }
-func (*heardRequest) repeatable() bool      { return true }
-func (r *heardRequest) code(c *codec.Coder) { c.String(&r.leader) }
+func (*heardRequest) op() op           { return opHeard }
+func (*heardRequest) repeatable() bool { return true }
+func (r *heardRequest) code(c *codec.Coder) {
+	c.String(&r.leader)
+	c.Uint64(&r.term)
+}
 
 type heardReply struct{ ago time.Duration }
 

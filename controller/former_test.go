@@ -94,3 +94,46 @@ func TestVerificationCountsLaterRequestsOnly(t *testing.T) {
 		t.Errorf("%d of a and b accepted a request of after the question, want b alone", got)
 	}
 }
+
+// TestStandingVoterSaysNothing: a voter whose Raft stands still since an earlier tenure of
+// the one that asks may yet accept what a controller in between has sent it.
+func TestStandingVoterSaysNothing(t *testing.T) {
+	c := newCluster(t, 3)
+	longSession(c)
+	for _, tn := range c.nodes {
+		tn.cfg.ElectionTimeout = 1500 * time.Millisecond
+	}
+	c.openAll()
+	c.registerAll()
+	asker, between := c.leader(), c.follower()
+	standing := c.other(asker, between)
+	ask := func() error {
+		_, err := asker.node.askVoter(t.Context(), standing.node.serverID(),
+			&heardRequest{leader: string(asker.node.serverID()), term: asker.node.raft.CurrentTerm()})
+		return err
+	}
+	eventually(t, "an answer of a voter that has reached the term", func() bool { return ask() == nil })
+	release, stands := make(chan struct{}), make(chan struct{}, 10)
+	standing.node.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		if _, ok := o.Data.(raft.RequestVoteRequest); ok {
+			stands <- struct{}{}
+			<-release
+		}
+		return false
+	}))
+	defer close(release)
+	hand := func(from, to *testNode) {
+		t.Helper()
+		id := to.node.serverID()
+		if err := from.node.raft.LeadershipTransferToServer(id, raft.ServerAddress(id)).Error(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the leadership handed over", to.node.IsLeader)
+	}
+	hand(asker, between)
+	<-stands
+	hand(between, asker)
+	if err := ask(); err == nil {
+		t.Error("a voter that stands still since an earlier term told when it last heard another controller")
+	}
+}
