@@ -188,6 +188,7 @@ func inFeed() []Mutant {
 			Name: "mark-without-attempt", File: pending,
 			Rule: "frames of a dead attempt are dropped by the follower",
 			Old:  "p != nil && p.attempt == r.Attempt && (p.open() || p.state == stateCutting)", New: "p != nil && (p.open() || p.state == stateCutting)",
+			Seeds: 600,
 		},
 		{
 			Name: "cut-what-can-not-be-compared", File: pending,
