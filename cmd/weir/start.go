@@ -93,6 +93,7 @@ func runStart(c *cli.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "weir %s, data in %s\n", version, cfg.DataDir)
+	defer paceCollector()()
 	node, err := broker.Open(c.Context, cfg)
 	if err != nil {
 		if c.Context.Err() != nil {
