@@ -453,11 +453,14 @@ func (w *fireNet) dial(from, to *fireNode) (net.Conn, error) {
 	if cut, _ := w.cut(from.id, to.id); cut {
 		return nil, errors.New("the dial goes nowhere")
 	}
+	stream := to.stream.Load()
+	if stream == nil {
+		return nil, errors.New("the node has not started yet")
+	}
 	here, there := net.Pipe()
 	closed := make(chan struct{})
 	var once sync.Once
 	end := func() { once.Do(func() { close(closed) }) }
-	stream := to.stream.Load()
 	w.wg.Go(func() {
 		stream.serve(Preface{}, &fireConn{Conn: there, net: w, from: to.id, to: from.id, closed: closed, end: end})
 	})

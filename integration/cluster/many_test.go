@@ -191,6 +191,7 @@ func (m *many) trial(f fault, gaps map[gapKey][]time.Duration) {
 	add(quietAll, m.all.gaps(everything))
 	add(quietApart, m.apart.gaps(apart))
 
+	m.inSync() // a busy machine loses followers at the elections of balance
 	m.mark()
 	if f.freeze {
 		m.must(victim.Signal(syscall.SIGSTOP))
@@ -234,9 +235,7 @@ func (m *many) await() {
 func (m *many) balance(f fault) *Node {
 	m.t.Helper()
 	adm := kadm.NewClient(m.admin)
-	m.must(m.AwaitISR(m.ctx, m.admin, manyTopic, 3))
-	m.must(m.AwaitISR(m.ctx, m.admin, looseTopic, 3))
-	m.must(m.AwaitISR(m.ctx, m.admin, apartTopic, 2))
+	m.inSync()
 	var victim *Node
 	m.must(poll(m.ctx, "await leaders on every node", func() error {
 		if _, err := adm.ElectLeaders(m.ctx, kadm.ElectPreferredReplica, nil); err != nil {
@@ -266,6 +265,14 @@ func (m *many) balance(f fault) *Node {
 		return nil
 	}))
 	return victim
+}
+
+// inSync waits until all replicas are in sync.
+func (m *many) inSync() {
+	m.t.Helper()
+	m.must(m.AwaitISR(m.ctx, m.admin, manyTopic, 3))
+	m.must(m.AwaitISR(m.ctx, m.admin, looseTopic, 3))
+	m.must(m.AwaitISR(m.ctx, m.admin, apartTopic, 2))
 }
 
 // leaders asks who leads each partition.
