@@ -272,8 +272,9 @@ func (r *recovery) follows(h batch.Batch, pos int64) error {
 	return nil
 }
 
-// verify judges a batch: one above the recovery point must be whole, one below it
-// need only be of the epoch that the epoch file knows.
+// verify judges a batch: one above the recovery point must be whole, and so must the one
+// that ends there, which might only say so; one below it need only be of the epoch that the
+// epoch file knows.
 func (r *recovery) verify(sc *scanner, h batch.Batch, n int64) error {
 	base, last := h.Base(), h.Last()
 	s := r.segs[len(r.segs)-1]
@@ -285,7 +286,7 @@ func (r *recovery) verify(sc *scanner, h batch.Batch, n int64) error {
 		return &badBatch{sc.pos, fmt.Sprintf("offset %d is too far from %d", last, s.base)}
 	case flushed && known != batch.NoEpoch && h.Epoch() != known:
 		return &badBatch{sc.pos, fmt.Sprintf("epoch %d where the log had %d", h.Epoch(), known)}
-	case flushed:
+	case h.End() < r.marks.recovery:
 		return nil
 	case h.Epoch() < r.epochs.last() || h.Epoch() < 0:
 		return &badBatch{sc.pos, fmt.Sprintf("epoch %d comes after %d", h.Epoch(), r.epochs.last())}

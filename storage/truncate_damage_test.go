@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/weirmq/weir/storage/vfs"
 	"github.com/weirmq/weir/wire/batch"
@@ -123,5 +124,36 @@ func TestCutOfWhatCannotBeListed(t *testing.T) {
 	deaf = true
 	if err := l.TruncateTo(64); err == nil || l.Damaged() == nil || l.End() != 96 {
 		t.Errorf("cut: %v, damage %v, end %d", err, l.Damaged(), l.End())
+	}
+}
+
+// TestBatchThatLiesUpToTheRecoveryPoint flips the count of a batch so that it seems to end
+// where the recovery point is, with sound batches in between. What comes next is not the
+// torn end of a log: all of it was flushed.
+func TestBatchThatLiesUpToTheRecoveryPoint(t *testing.T) {
+	m := vfs.NewMem(1)
+	o := testOptions()
+	o.CheckpointInterval, o.Now = time.Nanosecond, time.Now
+	d := mustOpen(t, m, o)
+	l := mustCreate(t, d, "t", 0)
+	for range 3 {
+		mustAppend(t, l, makeBatch(1, 1000, 3), 1)
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick(t, d) // writes the recovery point, 3
+	for range 5 {
+		mustAppend(t, l, makeBatch(1, 1000, 3), 1)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	m = m.ProcessClone()
+	flipBit(t, m, sixBatchesFile, 26, 1) // of the first batch: it counts three records
+	l = mustOpen(t, m, testOptions()).Log("t", 0)
+	var bad *CorruptError
+	if !errors.As(l.Damaged(), &bad) || bad.Offset != 0 {
+		t.Errorf("damage %v, the log ends at %d", l.Damaged(), l.End())
 	}
 }
