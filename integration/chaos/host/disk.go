@@ -40,29 +40,43 @@ func newDisk(image, mount string) (*Disk, error) {
 	return d, d.attach()
 }
 
+// fillTries is how often Fill asks anew how much room there is.
+const fillTries = 20
+
 func (d *Disk) attach() error { return command([]string{"mount", "-o", "loop", d.image, d.mount}, "") }
 
 func (d *Disk) detach() error { return command([]string{"umount", d.mount}, "") }
 
 // Fill leaves about free bytes on the disk, by a file that nobody else knows.
 func (d *Disk) Fill(free int64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(d.mount, &st); err != nil {
-		return fmt.Errorf("ask for the room on %s: %w", d.mount, err)
-	}
-	size := int64(st.Bavail)*st.Bsize - free
-	if size <= 0 {
-		return nil
-	}
 	f, err := os.Create(filepath.Join(d.mount, ballast))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
-		return fmt.Errorf("fill %s with %d bytes: %w", d.mount, size, err)
+	for range fillTries {
+		var st unix.Statfs_t
+		if err := unix.Statfs(d.mount, &st); err != nil {
+			return fmt.Errorf("ask for the room on %s: %w", d.mount, err)
+		}
+		size := int64(st.Bavail)*st.Bsize - free
+		if size <= 0 {
+			return nil
+		}
+		info, statErr := f.Stat()
+		if statErr != nil {
+			return statErr
+		}
+		err = unix.Fallocate(int(f.Fd()), 0, info.Size(), size)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("fill %s with %d bytes: %w", d.mount, size, err)
+		if !errors.Is(err, unix.ENOSPC) { // else the node has taken some of it meanwhile
+			return err
+		}
 	}
-	return nil
+	return err
 }
 
 // Relieve takes away what Fill has put there.
