@@ -13,7 +13,7 @@ const (
 	// collectLook is how often the pace of the garbage collector is looked at.
 	collectLook = time.Second
 	// collectRoom is what a busy node's heap may grow by between two collections.
-	collectRoom = 48 << 20
+	collectRoom = 24 << 20
 	// collectDefault and collectMost bound the growth in percent of what is live.
 	collectDefault = 100
 	collectMost    = 400

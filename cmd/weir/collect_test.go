@@ -18,13 +18,13 @@ func TestCollectorPace(t *testing.T) {
 	look(0, 4*mb, 100)
 	look(1, 4*mb, 100)
 	look(2, 4*mb, 400)  // it is busy
-	look(1, 24*mb, 200) // and has as much room, whatever is live
-	look(0, 96*mb, 100)
+	look(1, 12*mb, 200) // and has as much room, whatever is live
+	look(0, 13*mb, 100)
 	for range collectCalm - 2 {
 		look(0, 4*mb, 400)
 	}
 	look(0, 4*mb, 100) // at rest
 	look(1, 4*mb, 100)
-	look(4, 12*mb, 400)
-	look(0, 13*mb, 200)
+	look(4, 6*mb, 400)
+	look(0, 7*mb, 200)
 }
