@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,17 +28,16 @@ type folderWork struct {
 	leaving []*storage.Log
 	buried  []fsm.TopicID
 	missing map[fsm.TopicPartition]*fsm.Topic
-	cuts    map[fsm.TopicPartition]bool // damaged logs that could not be cut yet
 
 	failedLeaving []*storage.Log
 	failedMissing map[fsm.TopicPartition]*fsm.Topic
-	failedCuts    map[fsm.TopicPartition]bool
+	uncut         map[fsm.TopicPartition]bool // damaged logs that could not be cut
 }
 
 func newFolderWork() folderWork {
 	return folderWork{
 		missing: map[fsm.TopicPartition]*fsm.Topic{}, failedMissing: map[fsm.TopicPartition]*fsm.Topic{},
-		cuts: map[fsm.TopicPartition]bool{}, failedCuts: map[fsm.TopicPartition]bool{},
+		uncut: map[fsm.TopicPartition]bool{},
 	}
 }
 
@@ -54,10 +55,11 @@ func (w *folderWork) bury(id fsm.TopicID) { w.buried = append(w.buried, id) }
 func (w *folderWork) forget(tp fsm.TopicPartition) {
 	delete(w.missing, tp)
 	delete(w.failedMissing, tp)
+	delete(w.uncut, tp)
 }
 
 func (w *folderWork) anyFailed() bool {
-	return len(w.failedLeaving)+len(w.failedMissing)+len(w.failedCuts) > 0
+	return len(w.failedLeaving)+len(w.failedMissing)+len(w.uncut) > 0
 }
 
 func (w *folderWork) retry() {
@@ -66,7 +68,6 @@ func (w *folderWork) retry() {
 		w.missing[tp] = t
 	}
 	clear(w.failedMissing)
-	w.cuts, w.failedCuts = w.failedCuts, w.cuts
 }
 
 // folders does one round of the work and tells whether there was any.
@@ -82,8 +83,6 @@ func (r *reconciler) folders() bool {
 		w.buried = nil
 	case len(w.missing) > 0:
 		r.makeSome()
-	case len(w.cuts) > 0:
-		r.cutSome()
 	default:
 		return false
 	}
@@ -135,13 +134,15 @@ func (r *reconciler) makeSome() {
 	}
 }
 
-// cutSome assigns damaged replicas again, whose logs are cut by that.
-func (r *reconciler) cutSome() {
-	for tp := range r.work.cuts {
-		delete(r.work.cuts, tp)
-		p := r.replicas.Get(tp)
+// retry has what failed done again. Damaged logs are cut as their replicas are assigned again.
+func (r *reconciler) retry() {
+	r.work.retry()
+	uncut := slices.Collect(maps.Keys(r.work.uncut))
+	clear(r.work.uncut)
+	for _, tp := range uncut {
 		t, known := r.last.Topic(tp.Topic)
-		if s, ok := r.last.Partition(tp); ok && known && p != nil {
+		s, ok := r.last.Partition(tp)
+		if p := r.replicas.Get(tp); ok && known && p != nil {
 			r.assign(r.last, p, s, r.stateOf(t, s))
 		}
 	}

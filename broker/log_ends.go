@@ -30,6 +30,6 @@ func (p *Partition) logEnd() elect.LogEnd {
 	defer p.mu.Unlock()
 	return elect.LogEnd{
 		Broker: p.env.self, Epoch: p.log.LastEpoch(), End: p.log.End(),
-		Damaged: p.log.Damaged() != nil || p.corrupt >= 0,
+		Damaged: p.damagedLocked(),
 	}
 }

@@ -86,11 +86,11 @@ func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seate
 		return false, true
 	}
 	ended := p.endEpochLocked()
-	whole = true
-	if wanted == roleFollower {
-		if whole = !seated && p.healLocked() || !p.damagedLocked(); !whole {
-			wanted, leader = roleIdle, fsm.NoBroker
-		}
+	if wanted == roleFollower && !seated {
+		p.healLocked()
+	}
+	if whole = wanted == roleIdle || !p.damagedLocked(); !whole {
+		wanted, leader = roleIdle, fsm.NoBroker
 	}
 	p.role, p.leader, p.epoch = wanted, leader, epoch
 	p.follow = isr.NewFollower(epoch, p.spanLocked())
@@ -148,6 +148,7 @@ func (p *Partition) endEpochLocked() endedEpoch {
 	return ended
 }
 
+// damagedLocked tells whether anything is known to be wrong with the log's bytes.
 func (p *Partition) damagedLocked() bool { return p.log.Damaged() != nil || p.corrupt >= 0 }
 
 // healLocked cuts a damaged log at the damage, so that it can be appended to

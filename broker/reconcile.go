@@ -167,7 +167,7 @@ func (r *reconciler) run(ctx context.Context) {
 		case <-changed:
 		case <-again:
 			again = nil
-			r.work.retry()
+			r.retry()
 		}
 	}
 }
@@ -287,7 +287,8 @@ func (r *reconciler) assign(im *fsm.Image, p *Partition, s fsm.Partition, state 
 			if s.Seated(r.env.self) { // it waits for its seat to be taken
 				r.env.damaged(p)
 			}
-			r.assignAgain(p)
+			r.follows.drop(p)
+			r.work.uncut[p.tp] = true
 		case anew:
 			r.follows.set(p, s.Leader, s.LeaderEpoch)
 		}
@@ -301,16 +302,10 @@ func (r *reconciler) assign(im *fsm.Image, p *Partition, s fsm.Partition, state 
 	r.follows.drop(p)
 	if s.Recovering && !p.giveUp(s.LeaderEpoch) {
 		p.becomeFollower(fsm.NoBroker, s.LeaderEpoch, true)
-		r.assignAgain(p)
+		r.work.uncut[p.tp] = true
 		return
 	}
 	p.becomeLeader(state)
-}
-
-// assignAgain has p, whose log is damaged still, wait without a role for another try.
-func (r *reconciler) assignAgain(p *Partition) {
-	r.follows.drop(p)
-	r.work.failedCuts[p.tp] = true
 }
 
 // incarnation tells whether the registration in im is this process's own: only

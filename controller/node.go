@@ -221,7 +221,7 @@ func (n *Node) admit(p Preface) *RefusedError {
 
 // startRaft starts Raft and everything that listens to it.
 func (n *Node) startRaft() error {
-	self := serverID(n.id.NodeID, n.id.Folder)
+	self := n.serverID()
 	stream := newRaftStream(self, func(ctx context.Context, to raft.ServerID) (net.Conn, error) {
 		return n.dialServer(ctx, to, KindRaft)
 	})

@@ -85,23 +85,10 @@ func (n *Node) otherVoters(but raft.ServerID) []raft.ServerID {
 	return out
 }
 
-// refused dials the leader until it was refused twice in a row, some times at most. The first
-// dials may still succeed: a process that ends closes its connections and its listener one
-// after the other, and one that is back already does not lead.
+// refused redials the leader. One that is back already answers, and does not lead.
 func (n *Node) refused(leader raft.ServerID) bool {
-	refusals := 0
-	for _, pause := range redialPauses {
-		if refusals++; !n.refusedOnce(n.ctx, leader) {
-			refusals = 0
-		}
-		if refusals == 2 {
-			return true
-		}
-		if !breathe(n.ctx, pause) || n.led(leader) {
-			return false
-		}
-	}
-	return false
+	once := func() bool { return n.refusedOnce(n.ctx, leader) }
+	return refusedTwice(n.ctx, once, func() {}, func() bool { return n.led(leader) })
 }
 
 // refusedOnce dials a node where it last answered, or is registered.

@@ -34,26 +34,37 @@ func (t *term) probe(id fsm.BrokerID) {
 	})
 }
 
-// redial dials a suspected broker a few times. The first dials may still succeed: a process
-// that ends closes its connections and its listener one after the other.
+// redial dials a suspected broker a few times.
 func (t *term) redial(b fsm.Broker) {
+	refused := func() bool { return refuses(t.ctx, endpointAddr(b.Peer)) }
+	once := func() { t.post(t.ctx, func() { t.live.Reported(b.ID, b.Epoch, time.Now()) }) }
+	if refusedTwice(t.ctx, refused, once, func() bool { return false }) {
+		t.post(t.ctx, func() {
+			t.log.Warn("a broker's peer port refuses connections", "broker", b.ID)
+			t.live.Refused(b.ID, b.Epoch, time.Now())
+		})
+	}
+}
+
+// refusedTwice dials some times at most, and tells whether two dials in a row were refused. It
+// calls once after the first of a row, and gives up when it is over or ctx ends. The first dials
+// may still succeed: a process that ends closes its connections and its listener one after
+// the other.
+func refusedTwice(ctx context.Context, refused func() bool, once func(), over func() bool) bool {
 	refusals := 0
 	for _, pause := range redialPauses {
-		if !refuses(t.ctx, endpointAddr(b.Peer)) {
+		if !refused() {
 			refusals = 0
-		} else if refusals++; refusals == 1 {
-			t.post(t.ctx, func() { t.live.Reported(b.ID, b.Epoch, time.Now()) })
+		} else if refusals++; refusals == 2 {
+			return true
 		} else {
-			t.post(t.ctx, func() {
-				t.log.Warn("a broker's peer port refuses connections", "broker", b.ID)
-				t.live.Refused(b.ID, b.Epoch, time.Now())
-			})
-			return
+			once()
 		}
-		if !breathe(t.ctx, pause) {
-			return
+		if !breathe(ctx, pause) || over() {
+			return false
 		}
 	}
+	return false
 }
 
 // refuses tells whether a dial is refused by the host: there is no process any more.

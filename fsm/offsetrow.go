@@ -213,11 +213,8 @@ func seedOf(group string, topic TopicID) hasher {
 
 // hash is the hash of one partition.
 func (r *offsetRow) hash(partition int32, c *Committed) uint64 {
-	h := r.seed
-	h.word(uint64(uint32(partition))<<32 | uint64(uint32(c.LeaderEpoch)))
-	h.int(int64(c.Offset))
-	h.int(c.CommitMs)
-	h.int(c.ExpireMs)
+	cell := offsetCell{offset: c.Offset, commitMs: c.CommitMs, leaderEpoch: c.LeaderEpoch}
+	h := r.hasher(partition, &cell, c.ExpireMs)
 	if c.Metadata != "" {
 		h.text(c.Metadata)
 	}
@@ -226,12 +223,18 @@ func (r *offsetRow) hash(partition int32, c *Committed) uint64 {
 
 // hashCell is hash of a partition that has no note.
 func (r *offsetRow) hashCell(partition int32, c *offsetCell) uint64 {
+	h := r.hasher(partition, c, -1)
+	return h.sum()
+}
+
+// hasher begins the hash of one partition.
+func (r *offsetRow) hasher(partition int32, c *offsetCell, expireMs int64) hasher {
 	h := r.seed
 	h.word(uint64(uint32(partition))<<32 | uint64(uint32(c.leaderEpoch)))
 	h.int(int64(c.offset))
 	h.int(c.commitMs)
-	h.int(-1)
-	return h.sum()
+	h.int(expireMs)
+	return h
 }
 
 // offsets returns a row as this edit has left it.

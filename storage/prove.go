@@ -87,6 +87,13 @@ func (w walker) proveAt(pos int64, next batch.Offset) proof {
 	}
 }
 
+// proveAnew begins a proof of the whole segment that believes nothing.
+func (w walker) proveAnew() proof {
+	p := w.proveAt(0, w.s.base)
+	p.sound, p.old = 0, p.sc.size
+	return p
+}
+
 // proveFrom begins a proof at the nearest place before the batch that holds o.
 func (w walker) proveFrom(o batch.Offset) (proof, error) {
 	if pos, ok := w.s.hinted(o); ok {
@@ -235,8 +242,7 @@ func (w walker) provenAt(o batch.Offset) (spot, error) {
 		return at, nil
 	}
 	if err == nil {
-		p = w.proveAt(0, w.s.base)
-		p.sound, p.old = 0, p.sc.size
+		p = w.proveAnew()
 		at, err = p.wholeUpTo(o)
 	}
 	if err != nil || at.size > 0 || at.base == o {

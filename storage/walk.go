@@ -154,8 +154,7 @@ func (w walker) blame(o batch.Offset, err error) error {
 // returns that one, or, as a spot without size, the place before it where batches
 // cease to be sound, and the offset that is missing there.
 func (w walker) sound(o batch.Offset) (spot, error) {
-	p := w.proveAt(0, w.s.base)
-	p.sound, p.old = 0, p.sc.size
+	p := w.proveAnew()
 	return p.upTo(o)
 }
 

@@ -297,11 +297,11 @@ func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated 
 		return false, true
 	}
 	ended := r.endEpoch()
-	whole = true
-	if wanted == roleFollower {
-		if whole = !seated && r.heal() || !r.damaged(); !whole {
-			wanted, leader = roleIdle, fsm.NoBroker
-		}
+	if wanted == roleFollower && !seated {
+		r.heal()
+	}
+	if whole = wanted == roleIdle || !r.damaged(); !whole {
+		wanted, leader = roleIdle, fsm.NoBroker
 	}
 	r.role, r.leader, r.epoch = wanted, leader, epoch
 	r.follow = isr.NewFollower(epoch, r.span())

@@ -40,12 +40,12 @@ func newDisk(image, mount string) (*Disk, error) {
 	return d, d.attach()
 }
 
-// fillTries is how often Fill asks anew how much room there is.
-const fillTries = 20
-
 func (d *Disk) attach() error { return command([]string{"mount", "-o", "loop", d.image, d.mount}, "") }
 
 func (d *Disk) detach() error { return command([]string{"umount", d.mount}, "") }
+
+// fillTries is how often Fill asks anew how much room there is.
+const fillTries = 20
 
 // Fill leaves about free bytes on the disk, by a file that nobody else knows.
 func (d *Disk) Fill(free int64) error {
