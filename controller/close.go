@@ -108,7 +108,9 @@ func (n *Node) stopRaft() error {
 	}
 	done := make(chan error, 1)
 	go func() { // ends with Raft; what hangs there hangs for good
-		err := n.raft.Shutdown().Error()
+		ended := n.raft.Shutdown()
+		_ = n.transport.Close()
+		err := ended.Error()
 		n.transport.CloseStreams()
 		n.transport.pusher.close()
 		done <- err

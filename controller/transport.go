@@ -139,12 +139,13 @@ type raftStream struct {
 	self     raft.ServerID
 	dial     func(ctx context.Context, to raft.ServerID) (net.Conn, error)
 	incoming chan net.Conn
-	done     chan struct{}
-	close    sync.Once
+	open     context.Context // until Close
+	close    context.CancelFunc
 }
 
 func newRaftStream(self raft.ServerID, dial func(context.Context, raft.ServerID) (net.Conn, error)) *raftStream {
-	return &raftStream{self: self, dial: dial, incoming: make(chan net.Conn), done: make(chan struct{})}
+	open, cancel := context.WithCancel(context.Background())
+	return &raftStream{self: self, dial: dial, incoming: make(chan net.Conn), open: open, close: cancel}
 }
 
 // serve hands one accepted connection to Raft and returns when Raft has closed it.
@@ -152,7 +153,7 @@ func (s *raftStream) serve(_ Preface, c net.Conn) {
 	w := &watchedConn{Conn: c, closed: make(chan struct{})}
 	select {
 	case s.incoming <- w:
-	case <-s.done:
+	case <-s.open.Done():
 		_ = c.Close()
 		return
 	}
@@ -164,14 +165,15 @@ func (s *raftStream) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.incoming:
 		return c, nil
-	case <-s.done:
+	case <-s.open.Done():
 		return nil, net.ErrClosed
 	}
 }
 
-// Close ends Accept; it does not close the peer listener.
+// Close ends Accept, and all calls to others, which Raft's end would wait for one after the
+// other where a peer does not answer. It does not close the peer listener.
 func (s *raftStream) Close() error {
-	s.close.Do(func() { close(s.done) })
+	s.close()
 	return nil
 }
 
@@ -180,20 +182,33 @@ func (s *raftStream) Addr() net.Addr { return raftAddr(s.self) }
 
 // Dial reaches another node by its name in Raft.
 func (s *raftStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(s.open, timeout)
 	defer cancel()
 	if raft.ServerID(address) != s.self {
-		return s.dial(ctx, raft.ServerID(address))
+		c, err := s.dial(ctx, raft.ServerID(address))
+		if err != nil {
+			return nil, err
+		}
+		return &outgoing{Conn: c, forget: context.AfterFunc(s.open, func() { _ = c.Close() })}, nil
 	}
 	here, there := net.Pipe()
 	select {
 	case s.incoming <- there:
 		return here, nil
-	case <-s.done:
-		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// outgoing is a connection that ends with its stream.
+type outgoing struct {
+	net.Conn
+	forget func() bool
+}
+
+func (o *outgoing) Close() error {
+	o.forget()
+	return o.Conn.Close()
 }
 
 type raftAddr raft.ServerID

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -51,5 +52,44 @@ func TestHeartbeatsTakeNoFastPath(t *testing.T) {
 	}
 	if p, err := tr.AppendEntriesPipeline(self, raft.ServerAddress(self)); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
 		t.Errorf("Raft may pipeline: %v, %v", p, err)
+	}
+}
+
+// TestStreamEndsItsCalls: neither a dial nor a read waits for a peer that does not answer once
+// the stream is closed, whatever time they were given.
+func TestStreamEndsItsCalls(t *testing.T) {
+	here, there := net.Pipe()
+	defer there.Close()
+	answers, silent := serverID(2, [16]byte{2}), serverID(3, [16]byte{3})
+	dialling := make(chan struct{})
+	stream := newRaftStream(serverID(1, [16]byte{1}), func(ctx context.Context, to raft.ServerID) (net.Conn, error) {
+		if to == answers {
+			return here, nil
+		}
+		close(dialling)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	c, err := stream.Dial(raft.ServerAddress(answers), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		ended <- err
+	}()
+	go func() {
+		_, err := stream.Dial(raft.ServerAddress(silent), time.Hour)
+		ended <- err
+	}()
+	<-dialling
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; err == nil {
+			t.Error("a call to a peer that said nothing has an answer")
+		}
 	}
 }
