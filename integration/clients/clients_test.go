@@ -51,6 +51,11 @@ func kcatCodecs(t *testing.T, kcat string) []string {
 	return codecs
 }
 
+// TestFranz travels with twmb/franz-go and both group protocols.
+func TestFranz(t *testing.T) {
+	protocols(t, buildGo(t, "go", "franz"))
+}
+
 // TestSarama travels with IBM/sarama.
 func TestSarama(t *testing.T) {
 	c := ours(buildGo(t, "go", "sarama"))
@@ -88,7 +93,11 @@ func TestConfluent(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		lookPath(t, "cc")
 	}
-	bin := buildGo(t, "go/confluent", "", "CGO_ENABLED=1")
+	protocols(t, buildGo(t, "go/confluent", "", "CGO_ENABLED=1"))
+}
+
+// protocols travels with a program that obeys GROUP_PROTOCOL, in one protocol and the other.
+func protocols(t *testing.T, bin string) {
 	for _, protocol := range []string{"classic", "consumer"} {
 		t.Run(protocol, func(t *testing.T) {
 			c := ours(bin)

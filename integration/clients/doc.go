@@ -29,8 +29,9 @@
 //	{"step":"read","partition":0,"offset":5,"n":17}
 //	{"step":"error","error":"…"}
 //
-// go/, python/ and js/ hold the programs. go/ and go/confluent are modules of
-// their own, so that the product's module stays small.
+// go/, python/ and js/ hold the programs; go/program is what those in Go share.
+// go/ and go/confluent are modules of their own, so that the product's module
+// stays small.
 //
 // # Running
 //

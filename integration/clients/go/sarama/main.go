@@ -1,82 +1,19 @@
-// Command sarama is the client program for IBM/sarama; see the conventions in
-// integration/clients.
+// Command sarama is the client program for IBM/sarama.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/weirmq/weir/integration/clients/go/program"
 )
 
-// padding makes a record worth compressing.
-const padding = "a wall in a river. "
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	out := &printer{enc: json.NewEncoder(os.Stdout)}
-	if err := run(ctx, out, os.Args[1:]); err != nil {
-		out.print(map[string]any{"step": "error", "error": err.Error()})
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, out *printer, args []string) error {
-	if len(args) < 3 {
-		return errors.New("usage: sarama produce|read|group BROKERS TOPIC …")
-	}
-	brokers, topic := strings.Split(args[1], ","), args[2]
-	switch {
-	case args[0] == "produce" && len(args) == 6:
-		first, err := strconv.Atoi(args[4])
-		if err != nil {
-			return err
-		}
-		count, err := strconv.Atoi(args[5])
-		if err != nil {
-			return err
-		}
-		return produce(out, brokers, topic, args[3], first, count)
-	case args[0] == "read":
-		return read(ctx, out, brokers, topic)
-	case args[0] == "group" && len(args) == 4:
-		return group(ctx, out, brokers, topic, args[3])
-	}
-	return fmt.Errorf("cannot do %q", args)
-}
-
-// printer prints one JSON object a line for goroutines that share it.
-type printer struct {
-	mu  sync.Mutex
-	enc *json.Encoder
-}
-
-func (p *printer) print(v map[string]any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.enc.Encode(v); err != nil {
-		os.Exit(1) // nobody reads any more
-	}
-}
-
-func (p *printer) read(m *sarama.ConsumerMessage) {
-	digits, _, _ := strings.Cut(string(m.Value), ":")
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		p.print(map[string]any{"step": "error", "error": err.Error()})
-	}
-	p.print(map[string]any{"step": "read", "partition": m.Partition, "offset": m.Offset, "n": n})
-}
+func main() { program.Main(program.Client{Produce: produce, Read: read, Group: group}) }
 
 func config() *sarama.Config {
 	c := sarama.NewConfig()
@@ -87,7 +24,7 @@ func config() *sarama.Config {
 	return c
 }
 
-func produce(out *printer, brokers []string, topic, codec string, first, count int) error {
+func produce(_ context.Context, out *program.Printer, brokers []string, topic, codec string, first, count int) error {
 	c := config()
 	c.Producer.Return.Successes = true
 	c.Producer.RequiredAcks = sarama.WaitForAll
@@ -102,14 +39,13 @@ func produce(out *printer, brokers []string, topic, codec string, first, count i
 	}
 	go func() { // ends when every record is handed over
 		for n := first; n < first+count; n++ {
-			p.Input() <- &sarama.ProducerMessage{Topic: topic, Metadata: n, Key: sarama.StringEncoder(strconv.Itoa(n)),
-				Value: sarama.StringEncoder(strconv.Itoa(n) + ":" + strings.Repeat(padding, 10))}
+			p.Input() <- &sarama.ProducerMessage{Topic: topic, Metadata: n, Key: sarama.StringEncoder(program.Key(n)), Value: sarama.StringEncoder(program.Value(n))}
 		}
 	}()
 	for range count {
 		select {
 		case m := <-p.Successes():
-			out.print(map[string]any{"step": "acked", "n": m.Metadata})
+			out.Acked(m.Metadata.(int))
 		case e := <-p.Errors():
 			return e
 		}
@@ -117,7 +53,7 @@ func produce(out *printer, brokers []string, topic, codec string, first, count i
 	return p.Close()
 }
 
-func read(ctx context.Context, out *printer, brokers []string, topic string) error {
+func read(ctx context.Context, out *program.Printer, brokers []string, topic string) error {
 	consumer, err := sarama.NewConsumer(brokers, config())
 	if err != nil {
 		return err
@@ -135,7 +71,7 @@ func read(ctx context.Context, out *printer, brokers []string, topic string) err
 		all = append(all, pc)
 		go func() { // ends with Close
 			for m := range pc.Messages() {
-				out.read(m)
+				out.Read(m.Partition, m.Offset, m.Value)
 			}
 		}()
 	}
@@ -146,7 +82,7 @@ func read(ctx context.Context, out *printer, brokers []string, topic string) err
 	return errors.Join(err, consumer.Close())
 }
 
-func group(ctx context.Context, out *printer, brokers []string, topic, name string) error {
+func group(ctx context.Context, out *program.Printer, brokers []string, topic, name string) error {
 	c := config()
 	c.Consumer.Group.Session.Timeout, c.Consumer.Group.Heartbeat.Interval = 10*time.Second, time.Second
 	c.Consumer.Offsets.AutoCommit.Interval = 500 * time.Millisecond
@@ -168,12 +104,9 @@ func group(ctx context.Context, out *printer, brokers []string, topic, name stri
 }
 
 // member reads what one session assigns to it.
-type member struct{ out *printer }
+type member struct{ out *program.Printer }
 
-func (m member) Setup(s sarama.ConsumerGroupSession) error {
-	m.out.print(map[string]any{"step": "assigned", "claims": s.Claims()})
-	return nil
-}
+func (member) Setup(sarama.ConsumerGroupSession) error { return nil }
 
 func (member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
@@ -184,7 +117,7 @@ func (m member) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGro
 			if !ok {
 				return nil
 			}
-			m.out.read(msg)
+			m.out.Read(msg.Partition, msg.Offset, msg.Value)
 			s.MarkMessage(msg, "")
 		case <-s.Context().Done():
 			return nil
