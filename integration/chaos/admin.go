@@ -134,14 +134,31 @@ func (r *Run) awaitWhole(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// elect asks for the preferred leaders, again and again while the fault lasts; other
-// faults move them away in between.
+// elect restarts a node in order, which gives its leaderships away, and then gives them back
+// by an election of the preferred leaders.
 func elect(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) error, error) {
+	heal := func(context.Context) error { return restart(r.cluster.Hosts) }
+	alive := r.alive()
+	if len(alive) == 0 {
+		return heal, nil
+	}
+	if err := r.cycle(ctx, alive[r.rnd.IntN(len(alive))]); err != nil {
+		return heal, err
+	}
 	wait, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	// A cluster that is without its controller just now refuses; so be it.
-	_, _ = r.crew.Admin().ElectLeaders(wait, kadm.ElectPreferredReplica, nil)
-	return func(context.Context) error { return nil }, nil
+	moved, err := r.crew.Admin().ElectLeaders(wait, kadm.ElectPreferredReplica, nil)
+	back := 0
+	for _, partitions := range moved {
+		for _, p := range partitions {
+			if p.Err == nil {
+				back++
+			}
+		}
+	}
+	r.note("%d leaderships went back to the preferred replicas (%v)", back, err)
+	return heal, nil
 }
 
 // churn deletes and makes again the topic that is there for it, with the victims cut off

@@ -208,17 +208,25 @@ func clockStrobe(ctx context.Context, r *Run, victims []*host.Host) (func(contex
 func roll(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) error, error) {
 	heal := func(context.Context) error { return restart(r.cluster.Hosts) }
 	for _, h := range r.alive() {
-		if err := h.Stop(); err != nil {
+		if err := r.cycle(ctx, h); err != nil {
 			return heal, err
 		}
-		if err := h.Start(); err != nil {
-			return heal, err
-		}
-		began := time.Now()
-		if err := r.awaitWhole(ctx, r.patience); err != nil {
-			return heal, err
-		}
-		r.note("node %d: all replicas in sync %s after its start", h.ID, time.Since(began).Round(10*time.Millisecond))
 	}
 	return heal, nil
+}
+
+// cycle restarts a node in order and waits until all replicas are in sync.
+func (r *Run) cycle(ctx context.Context, h *host.Host) error {
+	if err := h.Stop(); err != nil {
+		return err
+	}
+	if err := h.Start(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := r.awaitWhole(ctx, r.patience); err != nil {
+		return err
+	}
+	r.note("node %d: all replicas in sync %s after its start", h.ID, time.Since(began).Round(10*time.Millisecond))
+	return nil
 }
