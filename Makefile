@@ -39,8 +39,8 @@ demo: build ## three real nodes, produce, consume, kill a leader, lose nothing
 test: ## all tests that need only Go, with invariant checks on
 	$(call suite,-timeout 30m -tags invariants,./...)
 
-race: ## the same under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(call suite,-timeout 30m -race -tags invariants,$$($(GO) list ./... | grep -v /integration/ | xargs))
+race: ## the same under the race detector (needs a C compiler), but for long tests that have one goroutine
+	CGO_ENABLED=1 $(call suite,-short -timeout 30m -race -tags invariants,$$($(GO) list ./... | grep -v /integration/ | xargs))
 
 explore: ## the packages with randomised tests COUNT times, with new seeds (make test takes the same ones each time)
 	WEIR_SEED=random $(GO) test -tags invariants -count=$(COUNT) -timeout 0 ./wire ./storage ./broker ./controller

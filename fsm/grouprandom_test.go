@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirmq/weir/controller/elect"
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/integration/seeds"
 	"github.com/weirmq/weir/wire/batch"
 )
 
@@ -19,6 +20,7 @@ import (
 // and compares the Image with a model after each: plain maps, with the rules of
 // commits written down once more.
 func TestRandomGroups(t *testing.T) {
+	seeds.Alone(t)
 	rapid.Check(t, func(t *rapid.T) {
 		im := groupStart(t)
 		begin, all := im, []fsm.Command(nil)

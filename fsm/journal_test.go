@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/integration/seeds"
 )
 
 // TestDiffOverLongHistory changes one partition so often that the journal begins
 // new generations, and compares Diff from Images of every age with a comparison
 // of all rows.
 func TestDiffOverLongHistory(t *testing.T) {
+	seeds.Alone(t)
 	im := buildImage(t, 3)
 	const changes = 50_000
 	kept := []*fsm.Image{im}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirmq/weir/controller/elect"
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/integration/seeds"
 	"github.com/weirmq/weir/wire/batch"
 )
 
@@ -19,6 +20,7 @@ import (
 // accepted items had their guards fulfilled, that epochs move as they should,
 // and that encodings, snapshots and Diff are faithful.
 func TestRandomCommands(t *testing.T) {
+	seeds.Alone(t)
 	rapid.Check(t, func(t *rapid.T) {
 		im := fsm.NewImage()
 		far, held := im, holders{}

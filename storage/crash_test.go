@@ -395,12 +395,10 @@ var crashSeeds = []int64{100, 101, 102, 104, 114, 133}
 // H31, H33: TestCrashEverywhere crashes the disk before every call that changes it, in a
 // random script of all operations, and expects a legal log each time.
 func TestCrashEverywhere(t *testing.T) {
-	list, steps := append(crashSeeds, seeds.For(t)), 60
-	if testing.Short() {
-		list = crashSeeds[2:]
-	}
+	seeds.Alone(t)
+	const steps = 60
 	points := 0
-	for _, seed := range list {
+	for _, seed := range append(crashSeeds, seeds.For(t)) {
 		w := newWorld(t, seed)
 		w.create("a")
 		w.create("b")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/weirmq/weir/integration/seeds"
 	"github.com/weirmq/weir/storage/vfs"
 	"github.com/weirmq/weir/wire/batch"
 )
@@ -140,6 +141,7 @@ func TestFlippedBitsAreNotServed(t *testing.T) {
 // of a segment that an earlier run wrote, appends behind it, and cuts between the two:
 // what is read was written.
 func TestOldAndNewInOneSegment(t *testing.T) {
+	seeds.Alone(t)
 	clean, batches := cleanFolder(t)
 	all := place(clean, t, batches)
 	first := len(all) - 1
@@ -221,6 +223,7 @@ func scrubAll(t *testing.T, d *Dir) {
 // TestFlippedBitsAnywhere flips two bits anywhere in the segments, and sometimes in an
 // index, again and again: whatever is read, in whatever pieces, was written.
 func TestFlippedBitsAnywhere(t *testing.T) {
+	seeds.Alone(t)
 	clean, batches := cleanFolder(t)
 	all := place(clean, t, batches)
 	rng := seeded(t, 5)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirmq/weir/integration/seeds"
 	"github.com/weirmq/weir/storage/vfs"
 	"github.com/weirmq/weir/wire/batch"
 )
@@ -174,6 +175,7 @@ func TestMissingIndexes(t *testing.T) {
 // TestCutToNothing crashes a cut that drops all segments, in many ways: what is
 // left must begin where the log did.
 func TestCutToNothing(t *testing.T) {
+	seeds.Alone(t)
 	m := vfs.NewMem(1)
 	cutting := false
 	d, err := OpenDir(vfs.NewFaulty(m, func(op vfs.Op, name string) error {

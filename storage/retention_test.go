@@ -283,6 +283,7 @@ func (w *world) raise(topic string, start batch.Offset) {
 // TestCrashDuringRetention crashes the disk before every call that changes it
 // while old records go, sometimes all of them.
 func TestCrashDuringRetention(t *testing.T) {
+	seeds.Alone(t)
 	points := 0
 	for _, seed := range []int64{1, 2, 3, 1796002461517435695, seeds.For(t)} {
 		w := newWorld(t, seed)

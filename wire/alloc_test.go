@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/weirmq/weir/integration/seeds"
 	"github.com/weirmq/weir/wire/codec"
 )
 
@@ -93,6 +94,7 @@ func leastNames(v reflect.Value) {
 
 // TestHonestSizes: large but honest requests fit the usual budget.
 func TestHonestSizes(t *testing.T) {
+	seeds.Alone(t)
 	const many = 20_000
 	for v := int16(4); v <= 18; v++ {
 		r := NewFetchRequest()
@@ -137,6 +139,7 @@ func TestHonestSizes(t *testing.T) {
 
 // TestHonestGroupSizes is the same for what groups and their tools send.
 func TestHonestGroupSizes(t *testing.T) {
+	seeds.Alone(t)
 	commit, fetch, epochs := NewOffsetCommitRequest(), new(OffsetFetchRequest), NewOffsetForLeaderEpochRequest()
 	configs, groups := new(DescribeConfigsRequest), new(DescribeGroupsRequest)
 	for i := range 20_000 {

@@ -74,6 +74,7 @@ func decodeBody(t testing.TB, a API, v int16, m Message, p []byte) {
 }
 
 func TestOracle(t *testing.T) {
+	seeds.Alone(t)
 	seed := uint64(seeds.For(t))
 	f := newFiller(seed)
 	eachVersion(t, func(t *testing.T, a API, v int16) {

@@ -359,7 +359,7 @@ func TestMigrationRandom(t *testing.T) {
 		w.checkKind()
 	})
 	t.Logf("moves: %v", moved)
-	if *oneSeed == 0 && *seeds >= 100 && min(moved[fsm.ClassicGroup], moved[fsm.ConsumerGroup]) < *seeds/10 {
+	if *oneSeed == 0 && *runs >= 100 && min(moved[fsm.ClassicGroup], moved[fsm.ConsumerGroup]) < *runs/10 {
 		t.Errorf("the runs hold too few moves to mean much: %v", moved)
 	}
 }

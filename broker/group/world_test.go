@@ -11,11 +11,12 @@ import (
 
 	"github.com/weirmq/weir/broker/group"
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/integration/seeds"
 )
 
 // Each failure names its seed; -group.seed runs that one alone.
 var (
-	seeds   = flag.Int("group.seeds", 500, "how many random runs of each kind")
+	runs    = flag.Int("group.seeds", 500, "how many random runs of each kind")
 	oneSeed = flag.Uint64("group.seed", 0, "run this seed alone")
 )
 
@@ -25,7 +26,8 @@ func eachSeed(t *testing.T, run func(w *world)) {
 		run(newWorld(t, *oneSeed))
 		return
 	}
-	for seed := range uint64(*seeds) {
+	seeds.Alone(t)
+	for seed := range uint64(*runs) {
 		run(newWorld(t, seed+1))
 	}
 }

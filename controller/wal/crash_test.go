@@ -215,6 +215,7 @@ var _ interface {
 // TestCrashAnywhere does random things with a log, and crashes before each call of the file
 // system on the way: it then holds what it held before or after the change.
 func TestCrashAnywhere(t *testing.T) {
+	seeds.Alone(t)
 	rng := rand.New(rand.NewPCG(uint64(seeds.For(t)), 0))
 	crashes, rolls, removed := 0, 0, 0
 	for range 2 {

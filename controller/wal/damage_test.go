@@ -130,6 +130,7 @@ func (s *sample) tryIn(t testing.TB, what string, m *vfs.Mem) bool {
 // TestFlippedBits changes each byte of each sector that was written, and one of each other, one
 // at a time. None is overlooked.
 func TestFlippedBits(t *testing.T) {
+	seeds.Alone(t)
 	s := newSample(t, 20<<10)
 	rng := rand.New(rand.NewPCG(uint64(seeds.For(t)), 0))
 	tried := 0
@@ -171,6 +172,7 @@ func TestFlippedBits(t *testing.T) {
 // TestFlippedBitsOfATornLog changes bytes of a log that was not closed, whose last block has
 // sectors that are empty though they were written: what is acknowledged is not taken for torn.
 func TestFlippedBitsOfATornLog(t *testing.T) {
+	seeds.Alone(t)
 	m := newMem(t)
 	l := openQuiet(t, m)
 	zeros := []*raft.Log{{Index: 1, Term: 1, Data: make([]byte, 3000)}}

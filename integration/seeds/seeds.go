@@ -3,6 +3,7 @@
 // A test run says whether a change broke something, so it takes the same seeds each
 // time: a fault that a new seed would find was there before the change. Looking for
 // such faults is a run of its own, make explore, with a new seed for every test.
+// Alone marks the long ones that the race detector need not run.
 package seeds
 
 import (

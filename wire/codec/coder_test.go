@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/weirmq/weir/integration/seeds"
 )
 
 // everything has one field of each kind.
@@ -425,6 +427,7 @@ func TestBudget(t *testing.T) {
 // TestChargeCoversAllocation: the budget is charged at least what the runtime
 // really allocates, and not much more.
 func TestChargeCoversAllocation(t *testing.T) {
+	seeds.Alone(t)
 	if raceDetector {
 		t.Skip("the race detector allocates for itself")
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/s2"
+
+	"github.com/weirmq/weir/integration/seeds"
 )
 
 const testLimit = 1 << 20
@@ -91,6 +93,7 @@ func lz4Literal(n int) []byte {
 
 // TestHostile feeds each decoder what would make a careless one run away.
 func TestHostile(t *testing.T) {
+	seeds.Alone(t)
 	tooLarge, corrupt := true, false
 	endless := bytes.Repeat(rle(128<<10-1, 0), 3000)
 	for _, c := range []struct {
@@ -160,6 +163,7 @@ func TestHostile(t *testing.T) {
 
 // TestHostileButValid is odd input that is within the format, and must end soon.
 func TestHostileButValid(t *testing.T) {
+	seeds.Alone(t)
 	var members bytes.Buffer
 	for range 10_000 {
 		w := gzip.NewWriter(&members)
