@@ -134,6 +134,13 @@ func (r *Run) awaitWhole(ctx context.Context, patience time.Duration) error {
 	}
 }
 
+// insist repeats a question or change until it succeeds, for as long as the run is patient.
+func (r *Run) insist(ctx context.Context, what string, call func(context.Context) error) error {
+	limit, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	return r.crew.Insist(limit, what, call)
+}
+
 // elect restarts a node in order, which gives its leaderships away, and then gives them back
 // by an election of the preferred leaders.
 func elect(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) error, error) {

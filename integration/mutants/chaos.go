@@ -63,6 +63,13 @@ func chaosCoordination() []ChaosMutant {
 			Edits: []FileEdit{{"storage/append.go", "if b.HasProducer() {\n\t\t\tl.producers.noteBatch", "if b.HasProducer() && len(run) == len(b) && l.d.o.MaxProducers == 0 {\n\t\t\tl.producers.noteBatch"}},
 		},
 		{
+			Name: "followers-forget-trims", Rule: "a log that was trimmed starts there on every replica", Args: "-scenario S15", Found: `starts at \d+ again, and had been trimmed to.*`,
+			Edits: []FileEdit{
+				{"broker/partition_feed.go", "return p.log.RaiseStart(start)", "return nil"},
+				{"broker/partition_trim.go", "if low >= to {\n\t\t\treturn low, nil", "if low >= 0 {\n\t\t\treturn to, nil"},
+			},
+		},
+		{
 			Name: "any-generation", Rule: "a member commits only in its present generation", Args: "-scenario S12", Found: `took a commit of a generation that is over.*`,
 			Edits: []FileEdit{
 				{"broker/group/offsets.go", "case epoch != g.generation(m):", "case epoch > g.generation(m):"},

@@ -76,7 +76,7 @@ func (c *Crew) Join(ctx context.Context, seed uint64, m Membership) {
 
 // CreateTopic makes a topic, trying until ctx ends.
 func (c *Crew) CreateTopic(ctx context.Context, t *Topic, replicas int, configs map[string]*string) error {
-	return c.insist(ctx, "create "+t.Name, func(ctx context.Context) error {
+	return c.Insist(ctx, "create "+t.Name, func(ctx context.Context) error {
 		_, err := c.Admin().CreateTopic(ctx, int32(t.Partitions), int16(replicas), configs, t.Name)
 		if errors.Is(err, kerr.TopicAlreadyExists) {
 			return nil // an earlier try whose answer was lost
@@ -92,7 +92,7 @@ func (c *Crew) DeleteTopic(ctx context.Context, t *Topic) error {
 		keys[p] = t.Key(int32(p))
 	}
 	op := history.Op{Process: c.book.Process(), Func: history.Delete, Outcome: history.OK, Invoke: c.book.Now(), Keys: keys}
-	err := c.insist(ctx, "delete "+t.Name, func(ctx context.Context) error {
+	err := c.Insist(ctx, "delete "+t.Name, func(ctx context.Context) error {
 		_, err := c.Admin().DeleteTopic(ctx, t.Name)
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return nil
@@ -106,8 +106,8 @@ func (c *Crew) DeleteTopic(ctx context.Context, t *Topic) error {
 	return err
 }
 
-// insist repeats a call until it succeeds or ctx ends.
-func (c *Crew) insist(ctx context.Context, what string, call func(context.Context) error) error {
+// Insist repeats a call until it succeeds or ctx ends.
+func (c *Crew) Insist(ctx context.Context, what string, call func(context.Context) error) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := call(try)

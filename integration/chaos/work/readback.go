@@ -23,7 +23,7 @@ func (c *Crew) ReadBack(ctx context.Context, topics []*Topic, groups []Membershi
 	c.final()
 	observer := c.book.Process()
 	for _, g := range groups {
-		if err := c.insist(ctx, "fetch the offsets of "+g.Group, func(ctx context.Context) error { return c.committed(ctx, observer, g) }); err != nil {
+		if err := c.Insist(ctx, "fetch the offsets of "+g.Group, func(ctx context.Context) error { return c.committed(ctx, observer, g) }); err != nil {
 			return nil, err
 		}
 	}

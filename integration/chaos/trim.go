@@ -1,0 +1,195 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirmq/weir/integration/chaos/host"
+)
+
+const (
+	trimTopic   = "trimmed"
+	trimRounds  = 12
+	trimRecords = 200 // before each trim
+)
+
+// trimmed is a partition whose start moves up while its leaders die. It is judged here, since
+// the history's topics keep everything: where DeleteRecords has said that the log starts, no
+// later leader's log starts lower, and all that was acknowledged above is there.
+type trimmed struct {
+	run   *Run
+	cl    *kgo.Client
+	acked []int64 // offsets; record n holds n
+	floor int64   // the start that was answered last
+}
+
+func trimUnderFire(ctx context.Context, r *Run) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.cluster.Brokers()...), kgo.DefaultProduceTopic(trimTopic), kgo.MetadataMinAge(250*time.Millisecond),
+		kgo.DialTimeout(2*time.Second), kgo.RequestTimeoutOverhead(4*time.Second))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	t := &trimmed{run: r, cl: cl}
+	if err := r.insist(ctx, "create "+trimTopic, func(ctx context.Context) error {
+		_, err := r.crew.Admin().CreateTopic(ctx, 1, int16(replicas(r.options.Nodes)), r.configs, trimTopic)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := t.chase(ctx); err != nil {
+		return err
+	}
+	if _, err := t.leader(ctx, 0); err != nil {
+		return err
+	}
+	if err := t.produce(ctx); err != nil { // the last trim may have taken everything
+		return err
+	}
+	return t.readBack(ctx)
+}
+
+// chase kills one leader after the other, and lets the one before come back only then, so
+// that each replica has its turn.
+func (t *trimmed) chase(ctx context.Context) error {
+	r := t.run
+	f := r.strike("kill", fmt.Sprintf("%d leaders of %s", trimRounds, trimTopic))
+	defer r.over(f)
+	r.take(f, r.alive())
+	var before []*host.Host
+	for range trimRounds {
+		if err := t.more(ctx); err != nil {
+			return err
+		}
+		leader, err := t.leader(ctx, len(before))
+		if err != nil {
+			return err
+		}
+		r.faults++
+		r.note("kill the leader of %s (node %d)", trimTopic, leader.ID)
+		if err := errors.Join(leader.Kill(), restart(before)); err != nil {
+			return err
+		}
+		before = []*host.Host{leader}
+	}
+	return restart(r.cluster.Hosts)
+}
+
+// produce appends some records, all of which must be acknowledged.
+func (t *trimmed) produce(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, t.run.patience)
+	defer cancel()
+	var records []*kgo.Record
+	for n := range trimRecords {
+		records = append(records, kgo.StringRecord(strconv.Itoa(len(t.acked)+n)))
+	}
+	for _, res := range t.cl.ProduceSync(wait, records...) {
+		if res.Err != nil {
+			return fmt.Errorf("produce to %s: %w", trimTopic, res.Err)
+		}
+	}
+	for _, r := range records { // ProduceSync answers in the order of completion
+		t.acked = append(t.acked, r.Offset)
+	}
+	return nil
+}
+
+// more produces, trims somewhere, and looks where the log starts before and after.
+func (t *trimmed) more(ctx context.Context) error {
+	if err := errors.Join(t.look(ctx), t.produce(ctx)); err != nil {
+		return err
+	}
+	to := t.floor + t.run.rnd.Int64N(t.acked[len(t.acked)-1]-t.floor+2)
+	err := t.run.insist(ctx, "trim "+trimTopic, func(ctx context.Context) error {
+		offsets := kadm.Offsets{}
+		offsets.AddOffset(trimTopic, 0, to, -1)
+		trims, err := t.run.crew.Admin().DeleteRecords(ctx, offsets)
+		if err != nil {
+			return err
+		}
+		got, ok := trims.Lookup(trimTopic, 0)
+		if !ok || got.Err != nil {
+			return fmt.Errorf("no answer, or %w", got.Err)
+		}
+		if got.LowWatermark < to {
+			t.run.book.Problem("%s was trimmed to %d, and starts at %d", trimTopic, to, got.LowWatermark)
+		}
+		t.floor = max(t.floor, got.LowWatermark)
+		return nil
+	})
+	return errors.Join(err, t.look(ctx))
+}
+
+// look asks the present leader where its log starts.
+func (t *trimmed) look(ctx context.Context) error {
+	return t.run.insist(ctx, "ask where "+trimTopic+" starts", func(ctx context.Context) error {
+		starts, err := t.run.crew.Admin().ListStartOffsets(ctx, trimTopic)
+		if err != nil {
+			return err
+		}
+		start, ok := starts.Lookup(trimTopic, 0)
+		if !ok || start.Err != nil {
+			return fmt.Errorf("no answer, or %w", start.Err)
+		}
+		if start.Offset < t.floor {
+			t.run.book.Problem("%s starts at %d again, and had been trimmed to %d", trimTopic, start.Offset, t.floor)
+		}
+		return nil
+	})
+}
+
+// leader waits until all replicas but some are in sync, and finds out who leads them.
+func (t *trimmed) leader(ctx context.Context, away int) (h *host.Host, err error) {
+	err = t.run.insist(ctx, "await the replicas of "+trimTopic, func(ctx context.Context) error {
+		topics, err := t.run.crew.Admin().ListTopics(ctx, trimTopic)
+		if err != nil {
+			return err
+		}
+		p := topics[trimTopic].Partitions[0]
+		if h = t.run.cluster.Host(p.Leader); h == nil || h.PID() == 0 || len(p.Replicas) == 0 || len(p.ISR) < len(p.Replicas)-away {
+			return fmt.Errorf("leader %d, %v of %v in sync", p.Leader, p.ISR, p.Replicas)
+		}
+		return nil
+	})
+	return h, err
+}
+
+// readBack reads everything that is left with a client that knows nothing.
+func (t *trimmed) readBack(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, t.run.patience)
+	defer cancel()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(t.run.cluster.Brokers()...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{trimTopic: {0: kgo.NewOffset().AtStart()}}))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	last, seen := t.acked[len(t.acked)-1], map[int64]bool{}
+	for !seen[last] {
+		fetches := cl.PollFetches(wait)
+		if err := wait.Err(); err != nil {
+			return fmt.Errorf("read %s back: %w", trimTopic, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			seen[r.Offset] = true
+			if n, err := strconv.Atoi(string(r.Value)); err != nil || n >= len(t.acked) || t.acked[n] != r.Offset {
+				t.run.book.Problem("%s holds %q at offset %d, which is not what was acknowledged", trimTopic, r.Value, r.Offset)
+			}
+			if r.Offset < t.floor {
+				t.run.book.Problem("%s shows offset %d, and was trimmed to %d", trimTopic, r.Offset, t.floor)
+			}
+		})
+	}
+	for n, o := range t.acked {
+		if o >= t.floor && !seen[o] {
+			t.run.book.Problem("record %d of %s, acknowledged at offset %d, is lost", n, trimTopic, o)
+		}
+	}
+	return nil
+}
