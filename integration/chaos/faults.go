@@ -79,23 +79,40 @@ func cutting(r *Run, victims []*host.Host, choose func(c host.Cuts, victim, othe
 }
 
 func cutOff(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return cutting(r, victims, func(c host.Cuts, v, o int) { c.Both(v, o) })
+	return cutting(r, victims, func(c host.Cuts, v, o int) { c.Both(v, o, host.Lost) })
 }
 
 func cutPeers(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
+	return fromPeers(r, victims, host.Lost)
+}
+
+// refusePeers makes living nodes look like dead ones: whoever dials them is refused.
+func refusePeers(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
+	return fromPeers(r, victims, host.Refused)
+}
+
+func fromPeers(r *Run, victims []*host.Host, how host.Cut) (func(context.Context) error, error) {
 	return cutting(r, victims, func(c host.Cuts, v, o int) {
 		if o != host.Clients {
-			c.Both(v, o)
+			c.Both(v, o, how)
 		}
 	})
 }
 
 func cutIn(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return cutting(r, victims, func(c host.Cuts, v, o int) { c[host.Link{From: o, To: v}] = o != host.Clients })
+	return cutting(r, victims, func(c host.Cuts, v, o int) {
+		if o != host.Clients {
+			c[host.Link{From: o, To: v}] = host.Lost
+		}
+	})
 }
 
 func cutOut(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return cutting(r, victims, func(c host.Cuts, v, o int) { c[host.Link{From: v, To: o}] = o != host.Clients })
+	return cutting(r, victims, func(c host.Cuts, v, o int) {
+		if o != host.Clients {
+			c[host.Link{From: v, To: o}] = host.Lost
+		}
+	})
 }
 
 // cutPair cuts each victim from the node after it.
@@ -103,7 +120,7 @@ func cutPair(_ context.Context, r *Run, victims []*host.Host) (func(context.Cont
 	n := len(r.cluster.Hosts)
 	return cutting(r, victims, func(c host.Cuts, v, o int) {
 		if o == v%n+1 {
-			c.Both(v, o)
+			c.Both(v, o, host.Lost)
 		}
 	})
 }
@@ -111,7 +128,7 @@ func cutPair(_ context.Context, r *Run, victims []*host.Host) (func(context.Cont
 func cutClients(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
 	return cutting(r, victims, func(c host.Cuts, v, o int) {
 		if o == host.Clients {
-			c.Both(v, o)
+			c.Both(v, o, host.Lost)
 		}
 	})
 }

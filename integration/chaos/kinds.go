@@ -52,6 +52,7 @@ func Kinds() []Kind {
 		{Name: "pause", About: "SIGSTOP, SIGCONT", Targets: anyone, Mixes: true, inflict: pause},
 		{Name: "cut", About: "cut off from everybody", Targets: one, Mixes: true, inflict: cutOff},
 		{Name: "cut-peers", About: "cut off from the other nodes, not from clients", Targets: anyone, Mixes: true, inflict: cutPeers},
+		{Name: "cut-refused", About: "refused by the other nodes' firewalls, and they by its own", Targets: anyone, Needs: Machines, Mixes: true, inflict: refusePeers},
 		{Name: "cut-in", About: "hears nothing, is heard", Targets: one, Mixes: true, inflict: cutIn},
 		{Name: "cut-out", About: "hears, is not heard", Targets: one, Mixes: true, inflict: cutOut},
 		{Name: "cut-pair", About: "one pair of nodes cannot talk", Targets: one, Mixes: true, Mild: true, inflict: cutPair},

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -91,12 +92,8 @@ func (c *Cluster) Brokers() []string {
 // Cut adds links to those that carry nothing.
 func (c *Cluster) Cut(add Cuts) error {
 	next := Cuts{}
-	for l := range c.cuts {
-		next[l] = true
-	}
-	for l := range add {
-		next[l] = true
-	}
+	maps.Copy(next, c.cuts)
+	maps.Copy(next, add)
 	return c.setCuts(next)
 }
 

@@ -144,7 +144,7 @@ func TestProxyHoldsAndSwallows(t *testing.T) {
 	c := dial(t, p.address)
 	roundTrip(t, c, "before")
 	for _, l := range []Link{{Clients, 1}, {1, Clients}} {
-		p.setCuts(Cuts{l: true})
+		p.setCuts(Cuts{l: Lost})
 		if _, err := c.Write([]byte("held")); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestPeerProxyKnowsWhoDials(t *testing.T) {
 	two, three := dial(t, p.address), dial(t, p.address)
 	roundTrip(t, two, preface(2, 2))
 	roundTrip(t, three, preface(4, 3))
-	p.setCuts(Cuts{{2, 1}: true})
+	p.setCuts(Cuts{{2, 1}: Lost})
 	roundTrip(t, three, "not concerned")
 	if _, err := two.Write([]byte("held")); err != nil {
 		t.Fatal(err)

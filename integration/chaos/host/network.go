@@ -13,11 +13,21 @@ const Clients = 0
 // Link is one direction between two places.
 type Link struct{ From, To int }
 
-// Cuts is the set of links that carry nothing.
-type Cuts map[Link]bool
+// Cut is what becomes of what a link is given.
+type Cut int
 
-// Both adds both directions between two places.
-func (c Cuts) Both(a, b int) { c[Link{a, b}], c[Link{b, a}] = true, true }
+// What becomes of it. Refused is between machines only, elsewhere it is as Lost.
+const (
+	Carried Cut = iota
+	Lost
+	Refused // as a firewall does it: the sender's connection is reset, and a new one refused
+)
+
+// Cuts says what becomes of what links are given; those it does not name carry it.
+type Cuts map[Link]Cut
+
+// Both cuts both directions between two places.
+func (c Cuts) Both(a, b int, how Cut) { c[Link{a, b}], c[Link{b, a}] = how, how }
 
 // Network connects the hosts. Its methods are called by one goroutine at a time.
 type Network interface {
@@ -27,7 +37,7 @@ type Network interface {
 	Peer(i int) string
 	// Command returns the arguments that run argv on host i.
 	Command(i int, argv []string) []string
-	// Cut makes exactly these links carry nothing.
+	// Cut cuts exactly these links.
 	Cut(c Cuts) error
 	// Slow limits what host i sends to bytes a second; 0 lifts the limit.
 	Slow(i int, bytesPerSecond int) error
@@ -96,19 +106,23 @@ func (s *spaces) Command(i int, argv []string) []string {
 	return append([]string{"ip", "netns", "exec", s.name(i)}, argv...)
 }
 
-// Cut writes each host's rules anew: a host drops what comes from where the link to it
+// Cut writes each host's rules anew: a host drops or refuses what comes from where the link to it
 // is cut, and what it would send to clients that it is cut off from.
 func (s *spaces) Cut(c Cuts) error {
 	for i := 1; i <= s.n; i++ {
 		var rules strings.Builder
 		rules.WriteString("table inet weir\ndelete table inet weir\ntable inet weir {\nchain in { type filter hook input priority 0; policy accept;\n")
 		for from := range s.n + 1 {
-			if from != i && c[Link{from, i}] {
-				fmt.Fprintf(&rules, "ip saddr %s drop\n", s.place(from))
+			if from == i || c[Link{from, i}] == Carried {
+				continue
 			}
+			if c[Link{from, i}] == Refused { // but for the other side's refusal
+				fmt.Fprintf(&rules, "ip saddr %[1]s tcp flags & rst == rst accept\nip saddr %[1]s meta l4proto tcp reject with tcp reset\n", s.place(from))
+			}
+			fmt.Fprintf(&rules, "ip saddr %s drop\n", s.place(from))
 		}
 		rules.WriteString("}\nchain out { type filter hook output priority 0; policy accept;\n")
-		if c[Link{i, Clients}] {
+		if c[Link{i, Clients}] != Carried {
 			fmt.Fprintf(&rules, "ip daddr %s drop\n", s.place(Clients))
 		}
 		rules.WriteString("}\n}\n")

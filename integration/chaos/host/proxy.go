@@ -285,7 +285,7 @@ func (p *PeerProxy) describe(c net.Conn) (in, out pipe, head []byte, err error) 
 func (p *PeerProxy) check(way pipe, n int, now time.Time) verdict {
 	p.rules.Lock()
 	defer p.rules.Unlock()
-	if p.cuts[Link{way.from, way.to}] || (!way.reply && p.held != "" && way.kind == p.held) {
+	if p.cuts[Link{way.from, way.to}] != Carried || (!way.reply && p.held != "" && way.kind == p.held) {
 		return verdict{wait: holdTick}
 	}
 	rate := p.rate[way.from]
@@ -343,7 +343,7 @@ func (p *Proxy) check(way pipe, _ int, arrived time.Time) verdict {
 	p.rules.Lock()
 	defer p.rules.Unlock()
 	switch {
-	case p.cuts[Link{way.from, way.to}]:
+	case p.cuts[Link{way.from, way.to}] != Carried:
 		return verdict{wait: holdTick}
 	case p.swallow && way.reply:
 		return verdict{discard: true}
