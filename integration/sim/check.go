@@ -284,6 +284,14 @@ func (n *node) checkLog(l *storage.Log, h *held) {
 // find what nobody has looked at yet.
 func (n *node) keepRotten(l *storage.Log, h *held) {
 	j := &h.j
+	if l.Start() < j.start { // it was raised, and not written down yet when the process ended
+		p, kept := n.w.part(h.tp), j.start
+		if len(j.recs) > 0 {
+			kept = j.recs[0].base
+		}
+		j.recs = append(slices.Clone(p.recs[p.at(l.Start()):p.at(kept)]), j.recs...) // only what is committed is trimmed
+		j.start = l.Start()
+	}
 	j.advance(l.Start())
 	if l.End() < j.end() {
 		j.cut(l.End())
