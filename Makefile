@@ -104,9 +104,9 @@ soak: build ## runs of a quarter of an hour, each with the next seed, for HOURS
 compat: build ## foreign clients and Kafka's own tools against real nodes (installs them)
 	scripts/compat
 
-ci: retest lint test race ## what .ci/run calls: the short form of each suite
+ci: retest lint test race ## what .ci/run calls: the short form of each suite (test has that of cluster, clients, hostile and sim)
 	scripts/fuzz 10000x
-	$(MAKE) demo cluster chaos-short
+	$(MAKE) demo chaos-short
 
 clean:
 	rm -rf bin weir-data weir-demo
