@@ -44,7 +44,7 @@ type edit struct {
 	next       *Image // under construction; trees and journal lag until commit
 	topics     *iradix.Txn[*Topic]
 	names      *iradix.Txn[*Topic]
-	blocks     *iradix.Txn[*block]
+	blocks     *blockTree // nil until one is changed
 	leaderless *iradix.Txn[*block]
 	tombstones *iradix.Txn[*Tombstone]
 	open       *openBlock // nil until a partition is asked for
@@ -74,7 +74,9 @@ func (e *edit) commit() {
 	im := e.next
 	im.topics = closeTxn(e.topics, im.topics)
 	im.names = closeTxn(e.names, im.names)
-	im.blocks = closeTxn(e.blocks, im.blocks)
+	if e.blocks != nil {
+		im.blocks = e.blocks
+	}
 	im.leaderless = closeTxn(e.leaderless, im.leaderless)
 	im.tombstones = closeTxn(e.tombstones, im.tombstones)
 	e.facts.commit(&im.facts)
@@ -88,7 +90,7 @@ func (e *edit) load(tp TopicPartition) (int, bool) {
 		return 0, false
 	}
 	i, k := int(tp.Partition%blockSize), keyOf(tp)
-	if e.open != nil && e.open.base != nil && *e.open.base.key == k {
+	if e.open != nil && e.open.base != nil && e.open.key == k {
 		return i, i < len(e.open.base.rows)
 	}
 	b, ok := e.block(k)
@@ -99,16 +101,16 @@ func (e *edit) load(tp TopicPartition) (int, bool) {
 		e.open = &openBlock{}
 	}
 	e.flush()
-	e.open.reset(b)
+	e.open.reset(k, b)
 	return i, true
 }
 
 // block returns the block as this edit has left it, without the open changes.
 func (e *edit) block(k blockKey) (*block, bool) {
 	if e.blocks != nil {
-		return e.blocks.Get(k[:])
+		return e.blocks.get(k)
 	}
-	return e.next.blocks.Get(k[:])
+	return e.next.blocks.get(k)
 }
 
 // partition returns a partition as this edit has left it.
@@ -140,12 +142,20 @@ func (e *edit) flush() {
 		return
 	}
 	e.putBlock(e.open.close(), e.open.base, e.open.changed)
-	e.open.reset(nil)
+	e.open.reset(blockKey{}, nil)
+}
+
+// writeBlocks is the tree of blocks that this edit may change.
+func (e *edit) writeBlocks() *blockTree {
+	if e.blocks == nil {
+		e.blocks = e.next.blocks.version()
+	}
+	return e.blocks
 }
 
 // putBlock stores b in place of old, which may be nil.
 func (e *edit) putBlock(b, old *block, changed uint64) {
-	txn(&e.blocks, e.next.blocks).Insert(b.key[:], b)
+	e.writeBlocks().put(b)
 	e.change.addBlock(*b.key, changed)
 	had := 0
 	if old != nil {
@@ -165,7 +175,7 @@ func (e *edit) dropBlock(b *block) {
 		p := b.partition(i)
 		e.next.hash -= hashPartition(b.key.at(i), &p)
 	}
-	txn(&e.blocks, e.next.blocks).Delete(b.key[:])
+	e.writeBlocks().remove(*b.key)
 	e.change.addBlock(*b.key, ^uint64(0))
 	e.next.partitions -= len(b.rows)
 	e.next.orphans -= b.leaderlessCount()

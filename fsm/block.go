@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/weirmq/weir/wire/batch"
 )
@@ -50,6 +51,15 @@ type row struct {
 	lengths        [6]uint8 // of Replicas, ISR, ELR, LastMembers, Adding, Removing
 }
 
+// ids is how many ids the row's lists hold.
+func (r *row) ids() int {
+	n := 0
+	for _, l := range r.lengths {
+		n += int(l)
+	}
+	return n
+}
+
 // lists returns p's lists in the order of row.lengths.
 func (p *Partition) lists() [6]*[]BrokerID {
 	return [6]*[]BrokerID{&p.Replicas, &p.ISR, &p.ELR, &p.LastMembers, &p.Adding, &p.Removing}
@@ -62,25 +72,36 @@ func newBlock(key *blockKey, n int, at func(int) Partition) *block {
 	ids := stack[:0]
 	for i := range n {
 		p := at(i)
-		r := &b.rows[i]
-		*r = row{
-			leader: p.Leader, leaderEpoch: p.LeaderEpoch, partitionEpoch: p.PartitionEpoch,
-			start: uint16(len(ids)), minISR: uint8(p.MinISR), durability: p.Durability, recovering: p.Recovering,
-		}
-		for j, list := range p.lists() {
-			ids = append(ids, *list...)
-			r.lengths[j] = uint8(len(*list))
-		}
-		for _, id := range p.Replicas {
-			b.seats |= seat(id)
-		}
-		if p.Leader == NoBroker {
-			b.leaderless |= 1 << i
-		}
+		ids = b.pack(i, &p, ids)
 	}
 	b.ids = make([]BrokerID, len(ids))
 	copy(b.ids, ids)
 	return b
+}
+
+// pack makes p row i, with its lists at the end of ids.
+func (b *block) pack(i int, p *Partition, ids []BrokerID) []BrokerID {
+	r := &b.rows[i]
+	*r = row{
+		leader: p.Leader, leaderEpoch: p.LeaderEpoch, partitionEpoch: p.PartitionEpoch,
+		start: uint16(len(ids)), minISR: uint8(p.MinISR), durability: p.Durability, recovering: p.Recovering,
+	}
+	for j, list := range p.lists() {
+		ids = append(ids, *list...)
+		r.lengths[j] = uint8(len(*list))
+	}
+	b.index(i, p.Replicas)
+	return ids
+}
+
+// index notes row i in what is kept of all rows.
+func (b *block) index(i int, replicas []BrokerID) {
+	for _, id := range replicas {
+		b.seats |= seat(id)
+	}
+	if b.rows[i].leader == NoBroker {
+		b.leaderless |= 1 << i
+	}
 }
 
 // seat is the bit of a broker in block.seats.
@@ -146,6 +167,7 @@ func (b *block) hosts(i int, id BrokerID) bool {
 // openBlock collects changes to one block, so that many changes copy it once.
 type openBlock struct {
 	base    *block
+	key     blockKey         // base's
 	changed uint64           // bit i: row i is replaced
 	place   [blockSize]uint8 // where in rows, for changed ones
 	rows    []Partition
@@ -169,13 +191,29 @@ func (o *openBlock) set(i int, p Partition) {
 }
 
 // reset starts over with another block, keeping the memory.
-func (o *openBlock) reset(base *block) {
-	o.base, o.changed, o.rows = base, 0, o.rows[:0]
+func (o *openBlock) reset(key blockKey, base *block) {
+	o.base, o.key, o.changed, o.rows = base, key, 0, o.rows[:0]
 }
 
-// close returns the changed block.
+// close returns the changed block. Rows that stay are copied as they are packed.
 func (o *openBlock) close() *block {
-	return newBlock(o.base.key, len(o.base.rows), o.partition)
+	old := o.base
+	b := &block{key: old.key, rows: slices.Clone(old.rows)}
+	var stack [blockSize * 6]BrokerID
+	ids := stack[:0]
+	for i := range b.rows {
+		if o.changed&(1<<i) != 0 {
+			ids = b.pack(i, &o.rows[o.place[i]], ids)
+			continue
+		}
+		r := &b.rows[i]
+		lists := old.ids[r.start:][:r.ids()]
+		r.start = uint16(len(ids))
+		ids = append(ids, lists...)
+		b.index(i, lists[:r.lengths[0]])
+	}
+	b.ids = slices.Clone(ids)
+	return b
 }
 
 // leaderlessCount is how many rows have no leader.

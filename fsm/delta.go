@@ -74,8 +74,8 @@ func (d *Delta) addTopic(old, new *Image, id TopicID) {
 }
 
 func (d *Delta) addBlock(old, new *Image, c blockChange) {
-	a, _ := old.blocks.Get(c.key[:])
-	b, _ := new.blocks.Get(c.key[:])
+	a, _ := old.blocks.get(c.key)
+	b, _ := new.blocks.get(c.key)
 	if a == b {
 		return
 	}
@@ -159,13 +159,13 @@ func diffBrokers(a, b []Broker) []BrokerID {
 // they share.
 func everything(old, new *Image) ([]blockChange, []TopicID) {
 	var blocks []blockChange
-	for b := range values(old.blocks) {
-		if other, _ := new.blocks.Get(b.key[:]); other != b {
+	for b := range old.blocks.all() {
+		if other, _ := new.blocks.get(*b.key); other != b {
 			blocks = append(blocks, blockChange{*b.key, ^uint64(0)})
 		}
 	}
-	for b := range values(new.blocks) {
-		if _, both := old.blocks.Get(b.key[:]); !both {
+	for b := range new.blocks.all() {
+		if _, both := old.blocks.get(*b.key); !both {
 			blocks = append(blocks, blockChange{*b.key, ^uint64(0)})
 		}
 	}

@@ -16,10 +16,10 @@ type Image struct {
 	nextProducerID int64
 	hash           uint64 // sum of the hashes of all rows; the index is not a row
 
-	brokers    []Broker                 // ascending id; replaced as a whole
-	topics     *iradix.Tree[*Topic]     // by id
-	names      *iradix.Tree[*Topic]     // the same topics by name
-	blocks     *iradix.Tree[*block]     // by blockKey
+	brokers    []Broker             // ascending id; replaced as a whole
+	topics     *iradix.Tree[*Topic] // by id
+	names      *iradix.Tree[*Topic] // the same topics by name
+	blocks     *blockTree
 	leaderless *iradix.Tree[*block]     // the blocks with a partition that has no leader
 	tombstones *iradix.Tree[*Tombstone] // by id
 
@@ -34,7 +34,7 @@ func NewImage() *Image {
 	return &Image{
 		topics:     iradix.New[*Topic](),
 		names:      iradix.New[*Topic](),
-		blocks:     iradix.New[*block](),
+		blocks:     newBlockTree(),
 		leaderless: iradix.New[*block](),
 		tombstones: iradix.New[*Tombstone](),
 		facts:      newGroupFacts(),
@@ -124,8 +124,7 @@ func (im *Image) Partition(tp TopicPartition) (Partition, bool) {
 	if tp.Partition < 0 {
 		return Partition{}, false
 	}
-	k := keyOf(tp)
-	b, ok := im.blocks.Get(k[:])
+	b, ok := im.blocks.get(keyOf(tp))
 	i := int(tp.Partition % blockSize)
 	if !ok || i >= len(b.rows) {
 		return Partition{}, false
@@ -136,9 +135,7 @@ func (im *Image) Partition(tp TopicPartition) (Partition, bool) {
 // Partitions yields the partitions of one topic by ascending number.
 func (im *Image) Partitions(id TopicID) iter.Seq2[int32, Partition] {
 	return func(yield func(int32, Partition) bool) {
-		it := im.blocks.Root().Iterator()
-		it.SeekPrefix(id[:])
-		for _, b, ok := it.Next(); ok; _, b, ok = it.Next() {
+		for b := range im.blocks.of(id) {
 			for i := range b.rows {
 				if !yield(b.key.at(i).Partition, b.partition(i)) {
 					return
@@ -182,7 +179,7 @@ func (im *Image) Leaderless() iter.Seq2[TopicPartition, Partition] {
 // block, while a pass over the blocks costs little beside rewriting those found.
 func (im *Image) blocksOf(id BrokerID) iter.Seq[*block] {
 	return func(yield func(*block) bool) {
-		for b := range values(im.blocks) {
+		for b := range im.blocks.all() {
 			if b.seats&seat(id) != 0 && !yield(b) {
 				return
 			}

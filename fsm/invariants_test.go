@@ -20,7 +20,7 @@ func CheckImage(im *Image) error {
 		}
 	}
 	partitions, orphans := 0, 0
-	for b := range values(im.blocks) {
+	for b := range im.blocks.all() {
 		if err := checkBlock(im, b); err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func CheckImage(im *Image) error {
 	}
 	indexed := 0
 	for b := range values(im.leaderless) {
-		if now, _ := im.blocks.Get(b.key[:]); now != b || b.leaderless == 0 {
+		if now, _ := im.blocks.get(*b.key); now != b || b.leaderless == 0 {
 			return fmt.Errorf("leaderless index holds a stale block of %x", b.key)
 		}
 		indexed += bits.OnesCount64(b.leaderless)

@@ -144,9 +144,7 @@ func (c DeleteTopic) apply(e *edit) Result {
 		return refused(UnknownTopic)
 	}
 	var pending []BrokerID
-	it := e.next.blocks.Root().Iterator()
-	it.SeekPrefix(c.ID[:])
-	for _, b, ok := it.Next(); ok; _, b, ok = it.Next() {
+	for b := range e.next.blocks.of(c.ID) {
 		for i := range b.rows {
 			pending = append(pending, b.partition(i).Replicas...)
 		}
