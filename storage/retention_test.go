@@ -195,6 +195,32 @@ func TestRaisedStart(t *testing.T) {
 	mustClose(t, d)
 }
 
+// TestTrimRemembersProducers: what was trimmed is still recognised when it is sent again after
+// a crash before the next checkpoint, whose recovery point a start goes by.
+func TestTrimRemembersProducers(t *testing.T) {
+	m := vfs.NewMem(1)
+	d := mustOpen(t, m, testOptions())
+	l := mustCreate(t, d, "t", 0)
+	mustAppend(t, l, producerBatchOf(7, 0, 0, 3), 0)
+	for seq := int32(0); len(l.view.Load().segs) < 3; seq += 4 {
+		mustAppend(t, l, producerBatchOf(8, 0, seq, 4), 0)
+	}
+	if err := l.RaiseStart(l.view.Load().segs[2].base); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Tick(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(l.view.Load().segs); n != 1 {
+		t.Fatalf("%d segments are left, want 1", n)
+	}
+	d = mustOpen(t, m.ProcessClone(), testOptions())
+	l = d.Log("t", 0)
+	if a := mustAppend(t, l, producerBatchOf(7, 0, 0, 3), 0); !a.Duplicate || a.First != 0 {
+		t.Errorf("a batch below the start sent again: %+v, want the duplicate at 0", a)
+	}
+}
+
 // TestAdvancedToTheEnd: a trim to the end frees the disk before it returns.
 func TestAdvancedToTheEnd(t *testing.T) {
 	now := time.Now()

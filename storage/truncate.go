@@ -267,31 +267,34 @@ func (l *Log) letGoBelowStart() error {
 		return err
 	}
 	l.mu.Lock()
-	segs := l.view.Load().segs
-	goes := len(segs) > 1 && segs[0].end() <= l.recordedStart()
-	unwritten := goes && len(l.snaps.pending) > 0
+	n := l.belowStart()
+	unwritten := n > 0 && (len(l.snaps.pending) > 0 || l.recorded.Load() < int64(l.view.Load().segs[n].base))
 	l.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
 	if unwritten {
-		if err := l.d.flush([]*Log{l}); err != nil {
+		if err := l.writeDown(); err != nil {
 			return err
 		}
-	}
-	if !goes {
-		return nil
 	}
 	return l.dropBelowStart()
 }
 
-// keepLastEpoch flushes a log of which all batches are about to go, and writes down that
-// it did: a start finds the last epoch in its file then. On a full disk the batches go
-// all the same, and a start may find no epoch: room is worth more.
-func (l *Log) keepLastEpoch() error {
-	l.mu.Lock()
-	empties := l.expiredLocked()
-	l.mu.Unlock()
-	if !empties {
-		return nil
+// belowStart counts the segments that may go, which the last one never does; mu is held.
+func (l *Log) belowStart() int {
+	segs, start := l.view.Load().segs, l.recordedStart()
+	n := 0
+	for n < len(segs)-1 && segs[n].end() <= start {
+		n++
 	}
+	return n
+}
+
+// writeDown flushes the log and writes down that it did: a start believes no snapshot of
+// producers, and no epochs, past the recovery point that it finds. On a full disk the
+// batches go all the same, and a start may know less: room is worth more.
+func (l *Log) writeDown() error {
 	err := l.d.flush([]*Log{l})
 	if err == nil {
 		err = l.d.recoveryPoints.write()
@@ -302,14 +305,22 @@ func (l *Log) keepLastEpoch() error {
 	return nil
 }
 
+// keepLastEpoch writes down a log of which all batches are about to go: a start finds the
+// last epoch in its file then.
+func (l *Log) keepLastEpoch() error {
+	l.mu.Lock()
+	empties := l.expiredLocked()
+	l.mu.Unlock()
+	if !empties {
+		return nil
+	}
+	return l.writeDown()
+}
+
 // dropBelowStart removes the segments before the start, but never the last one.
 func (l *Log) dropBelowStart() error {
 	l.mu.Lock()
-	v := l.view.Load()
-	n := 0
-	for n < len(v.segs)-1 && v.segs[n].end() <= l.recordedStart() {
-		n++
-	}
+	v, n := l.view.Load(), l.belowStart()
 	if n == 0 {
 		l.mu.Unlock()
 		return nil

@@ -325,7 +325,7 @@ func (w *world) runReader() {
 // latest is ListOffsets for the latest offset: what was acknowledged before the
 // question was asked lies below the answer.
 func (r *replica) latest(acked batch.Offset) {
-	if b, ok := r.n.w.raft.image.Broker(r.n.id); !r.lead.Servable() || ok && b.Stopping && b.Epoch == r.n.epoch {
+	if b, ok := r.n.w.raft.image.Broker(r.n.id); !r.lead.Servable() || ok && b.Stopping && b.Epoch == r.n.epoch || r.log.Damaged() != nil {
 		return // its leaderships move by facts that may reach it late, not by the end of its session
 	}
 	if r.hw < acked {
