@@ -301,8 +301,9 @@ func (w *world) sparesPart(p *part, s fsm.Partition, n *node) bool {
 		w.hollow(p, s, n) < int(s.MinISR)
 }
 
-// hollow counts the seats in the ISR, or in one that is proposed, of members that
-// have lost something, or, like n, are about to. As many as the minimum and they
+// hollow counts who has lost something, or, like n, is about to: of those with a seat
+// in the ISR, or in one that is proposed, and all whose logs rot, since what rots
+// unseen is not fetched again before it has a seat. As many as the minimum and they
 // alone would be an ISR: whoever is whole could lose its seat by a restart before
 // the cluster knows.
 func (w *world) hollow(p *part, s fsm.Partition, n *node) int {
@@ -318,8 +319,9 @@ func (w *world) hollow(p *part, s fsm.Partition, n *node) int {
 		}
 	}
 	count := 0
-	for _, id := range seats {
-		if m := w.node(id); m == n || !m.intact() || m.doomed() || m.isDamaged(p.tp) {
+	for _, id := range s.Replicas {
+		m, seated := w.node(id), slices.Contains(seats, id)
+		if m == n || m.isDamaged(p.tp) || seated && (!m.intact() || m.doomed()) {
 			count++
 		}
 	}
