@@ -55,7 +55,8 @@
 // go-immutable-radix. An index holds the blocks that have a leaderless partition,
 // so that an election looks at nothing else. There is no index of partitions by
 // broker: each block has a filter of the brokers in it, and what needs all
-// partitions of a broker passes over the blocks. A million partitions in 100,000 topics take some 155 MB.
+// partitions of a broker passes over the blocks. A million partitions in 100,000
+// topics take some 155 MB.
 //
 // Committed offsets are one row for each (group, topic id), divided into blocks of
 // 64 partitions too: some 40 bytes a partition, 8 in a command or a snapshot.

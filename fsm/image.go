@@ -16,10 +16,10 @@ type Image struct {
 	nextProducerID int64
 	hash           uint64 // sum of the hashes of all rows; the index is not a row
 
-	brokers    []Broker             // ascending id; replaced as a whole
-	topics     *iradix.Tree[*Topic] // by id
-	names      *iradix.Tree[*Topic] // the same topics by name
-	blocks     *blockTree
+	brokers    []Broker                 // ascending id; replaced as a whole
+	topics     *iradix.Tree[*Topic]     // by id
+	names      *iradix.Tree[*Topic]     // the same topics by name
+	blocks     *blockTree               // by blockKey
 	leaderless *iradix.Tree[*block]     // the blocks with a partition that has no leader
 	tombstones *iradix.Tree[*Tombstone] // by id
 

@@ -144,7 +144,7 @@ func (r *Run) insist(ctx context.Context, what string, call func(context.Context
 // elect restarts a node in order, which gives its leaderships away, and then gives them back
 // by an election of the preferred leaders.
 func elect(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) error, error) {
-	heal := func(context.Context) error { return restart(r.cluster.Hosts) }
+	heal := restarting(r.cluster.Hosts)
 	alive := r.alive()
 	if len(alive) == 0 {
 		return heal, nil
@@ -154,8 +154,11 @@ func elect(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) e
 	}
 	wait, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	// A cluster that is without its controller just now refuses; so be it.
 	moved, err := r.crew.Admin().ElectLeaders(wait, kadm.ElectPreferredReplica, nil)
+	if err != nil { // as from a cluster that is without its controller just now; so be it
+		r.note("the preferred replicas were not elected: %v", err)
+		return heal, nil
+	}
 	back := 0
 	for _, partitions := range moved {
 		for _, p := range partitions {
@@ -164,7 +167,7 @@ func elect(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) e
 			}
 		}
 	}
-	r.note("%d leaderships went back to the preferred replicas (%v)", back, err)
+	r.note("%d leaderships went back to the preferred replicas", back)
 	return heal, nil
 }
 

@@ -83,36 +83,29 @@ func cutOff(_ context.Context, r *Run, victims []*host.Host) (func(context.Conte
 }
 
 func cutPeers(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return fromPeers(r, victims, host.Lost)
+	return fromPeers(r, victims, func(c host.Cuts, v, o int) { c.Both(v, o, host.Lost) })
 }
 
 // refusePeers makes living nodes look like dead ones: whoever dials them is refused.
 func refusePeers(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return fromPeers(r, victims, host.Refused)
+	return fromPeers(r, victims, func(c host.Cuts, v, o int) { c.Both(v, o, host.Refused) })
 }
 
-func fromPeers(r *Run, victims []*host.Host, how host.Cut) (func(context.Context) error, error) {
+// fromPeers is cutting that leaves the links of clients alone.
+func fromPeers(r *Run, victims []*host.Host, choose func(c host.Cuts, victim, other int)) (func(context.Context) error, error) {
 	return cutting(r, victims, func(c host.Cuts, v, o int) {
 		if o != host.Clients {
-			c.Both(v, o, how)
+			choose(c, v, o)
 		}
 	})
 }
 
 func cutIn(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return cutting(r, victims, func(c host.Cuts, v, o int) {
-		if o != host.Clients {
-			c[host.Link{From: o, To: v}] = host.Lost
-		}
-	})
+	return fromPeers(r, victims, func(c host.Cuts, v, o int) { c[host.Link{From: o, To: v}] = host.Lost })
 }
 
 func cutOut(_ context.Context, r *Run, victims []*host.Host) (func(context.Context) error, error) {
-	return cutting(r, victims, func(c host.Cuts, v, o int) {
-		if o != host.Clients {
-			c[host.Link{From: v, To: o}] = host.Lost
-		}
-	})
+	return fromPeers(r, victims, func(c host.Cuts, v, o int) { c[host.Link{From: v, To: o}] = host.Lost })
 }
 
 // cutPair cuts each victim from the node after it.
@@ -223,7 +216,7 @@ func clockStrobe(ctx context.Context, r *Run, victims []*host.Host) (func(contex
 
 // roll restarts every node in turn, waiting for the replicas in between.
 func roll(ctx context.Context, r *Run, _ []*host.Host) (func(context.Context) error, error) {
-	heal := func(context.Context) error { return restart(r.cluster.Hosts) }
+	heal := restarting(r.cluster.Hosts)
 	for _, h := range r.alive() {
 		if err := r.cycle(ctx, h); err != nil {
 			return heal, err

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirmq/weir/integration/chaos/host"
+	"github.com/weirmq/weir/integration/chaos/work"
 )
 
 const (
@@ -37,10 +38,9 @@ func trimUnderFire(ctx context.Context, r *Run) error {
 	}
 	defer cl.Close()
 	t := &trimmed{run: r, cl: cl}
-	if err := r.insist(ctx, "create "+trimTopic, func(ctx context.Context) error {
-		_, err := r.crew.Admin().CreateTopic(ctx, 1, int16(replicas(r.options.Nodes)), r.configs, trimTopic)
-		return err
-	}); err != nil {
+	limit, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	if err := r.crew.CreateTopic(limit, &work.Topic{Name: trimTopic, Partitions: 1}, replicas(r.options.Nodes), r.configs); err != nil {
 		return err
 	}
 	if err := t.chase(ctx); err != nil {
@@ -114,8 +114,8 @@ func (t *trimmed) more(ctx context.Context) error {
 			return err
 		}
 		got, ok := trims.Lookup(trimTopic, 0)
-		if !ok || got.Err != nil {
-			return fmt.Errorf("no answer, or %w", got.Err)
+		if err := answered(ok, got.Err); err != nil {
+			return err
 		}
 		if got.LowWatermark < to {
 			t.run.book.Problem("%s was trimmed to %d, and starts at %d", trimTopic, to, got.LowWatermark)
@@ -134,14 +134,22 @@ func (t *trimmed) look(ctx context.Context) error {
 			return err
 		}
 		start, ok := starts.Lookup(trimTopic, 0)
-		if !ok || start.Err != nil {
-			return fmt.Errorf("no answer, or %w", start.Err)
+		if err := answered(ok, start.Err); err != nil {
+			return err
 		}
 		if start.Offset < t.floor {
 			t.run.book.Problem("%s starts at %d again, and had been trimmed to %d", trimTopic, start.Offset, t.floor)
 		}
 		return nil
 	})
+}
+
+// answered tells what is wrong with what a call says of a partition, if it says anything.
+func answered(ok bool, err error) error {
+	if !ok {
+		return errors.New("the answer leaves the partition out")
+	}
+	return err
 }
 
 // leader waits until all replicas but some are in sync, and finds out who leads them.
