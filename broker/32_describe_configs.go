@@ -61,7 +61,7 @@ func (d *describeConfigs) topic(name string) ([]configEntry, error) {
 		return nil, err
 	}
 	first, _ := d.im.Partition(fsm.TopicPartition{Topic: t.ID})
-	return topicEntries(t.Configs, first.Replicas, d.srv.backend.ops.config), nil
+	return topicEntries(t.Configs, first.Current(), d.srv.backend.ops.config), nil
 }
 
 // broker shows this node's configuration, or what holds for all nodes alike, which is

@@ -341,7 +341,7 @@ func (r *reconciler) stateOf(t *fsm.Topic, s fsm.Partition) isr.State {
 func stateOf(s fsm.Partition) isr.State {
 	return isr.State{
 		LeaderEpoch: s.LeaderEpoch, PartitionEpoch: s.PartitionEpoch,
-		Replicas: s.Replicas, ISR: s.ISR, MinISR: s.MinISR, Durability: s.Durability, Unsettled: !s.Settled(),
+		Replicas: s.Replicas, ISR: s.ISR, MinISR: s.MinISR, Durability: s.Durability, Unsettled: !s.Settled(), Awaited: s.Awaited(),
 	}
 }
 

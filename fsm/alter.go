@@ -82,12 +82,7 @@ func (e *edit) replaceTopic(old, t *Topic) {
 }
 
 // changeMinISR brings the effective minimum of a topic's partitions in line with
-// the configured one. Where there is a leader the ELR is emptied: from now on the
-// high watermark moves by another minimum, without those in it. So it is where
-// the ISR has the new minimum, since its members hold all that was committed.
-//
-// A proposal that a leader made under the old minimum names an older partition
-// epoch and is refused.
+// the configured one.
 func (e *edit) changeMinISR(t *Topic, configured int16) {
 	for i := range t.Partitions {
 		tp := TopicPartition{Topic: t.ID, Partition: i}
@@ -99,13 +94,8 @@ func (e *edit) changeMinISR(t *Topic, configured int16) {
 		if least == p.MinISR {
 			continue
 		}
-		p.MinISR = least
+		p.setMinISR(least)
 		p.PartitionEpoch++
-		if p.Leader != NoBroker || len(p.ISR) >= int(least) {
-			elr, last := p.ELR, p.LastMembers
-			p.LastMembers = p.among(func(id BrokerID) bool { return slices.Contains(elr, id) || slices.Contains(last, id) })
-			p.ELR = nil
-		}
 		e.setPartition(tp, p)
 	}
 }

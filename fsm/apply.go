@@ -41,15 +41,16 @@ func ApplyEntry(im *Image, index uint64, cs []Command) (*Image, []Result) {
 // edit is the work of one command, or of several SlotCommands, on the next Image. Trees are opened when first
 // written, and changes to neighbouring partitions are gathered in open.
 type edit struct {
-	next       *Image // under construction; trees and journal lag until commit
-	topics     *iradix.Txn[*Topic]
-	names      *iradix.Txn[*Topic]
-	blocks     *blockTree // nil until one is changed
-	leaderless *iradix.Txn[*block]
-	tombstones *iradix.Txn[*Tombstone]
-	open       *openBlock // nil until a partition is asked for
-	facts      groupEdit
-	change     change // what Diff will look at
+	next        *Image // under construction; trees and journal lag until commit
+	topics      *iradix.Txn[*Topic]
+	names       *iradix.Txn[*Topic]
+	blocks      *blockTree // nil until one is changed
+	leaderless  *iradix.Txn[*block]
+	reassigning *iradix.Txn[*block]
+	tombstones  *iradix.Txn[*Tombstone]
+	open        *openBlock // nil until a partition is asked for
+	facts       groupEdit
+	change      change // what Diff will look at
 }
 
 // txn opens a tree for writing once.
@@ -78,6 +79,7 @@ func (e *edit) commit() {
 		im.blocks = e.blocks
 	}
 	im.leaderless = closeTxn(e.leaderless, im.leaderless)
+	im.reassigning = closeTxn(e.reassigning, im.reassigning)
 	im.tombstones = closeTxn(e.tombstones, im.tombstones)
 	e.facts.commit(&im.facts)
 	im.journal = im.journal.with(&e.change)
@@ -157,15 +159,22 @@ func (e *edit) writeBlocks() *blockTree {
 func (e *edit) putBlock(b, old *block, changed uint64) {
 	e.writeBlocks().put(b)
 	e.change.addBlock(*b.key, changed)
-	had := 0
-	if old != nil {
-		had = old.leaderlessCount()
+	if old == nil {
+		old = &block{}
 	}
-	e.next.orphans += b.leaderlessCount() - had
-	if b.leaderless != 0 {
-		txn(&e.leaderless, e.next.leaderless).Insert(b.key[:], b)
-	} else if had != 0 {
-		txn(&e.leaderless, e.next.leaderless).Delete(b.key[:])
+	e.next.orphans += b.leaderlessCount() - old.leaderlessCount()
+	reindex(&e.leaderless, e.next.leaderless, b, b.leaderless, old.leaderless)
+	reindex(&e.reassigning, e.next.reassigning, b, b.reassigning, old.reassigning)
+}
+
+// reindex brings an index of blocks up to date with b, of whose rows those in is belong
+// to it and those in was did.
+func reindex(t **iradix.Txn[*block], tree *iradix.Tree[*block], b *block, is, was uint64) {
+	switch {
+	case is != 0:
+		txn(t, tree).Insert(b.key[:], b)
+	case was != 0:
+		txn(t, tree).Delete(b.key[:])
 	}
 }
 
@@ -179,7 +188,6 @@ func (e *edit) dropBlock(b *block) {
 	e.change.addBlock(*b.key, ^uint64(0))
 	e.next.partitions -= len(b.rows)
 	e.next.orphans -= b.leaderlessCount()
-	if b.leaderless != 0 {
-		txn(&e.leaderless, e.next.leaderless).Delete(b.key[:])
-	}
+	reindex(&e.leaderless, e.next.leaderless, b, 0, b.leaderless)
+	reindex(&e.reassigning, e.next.reassigning, b, 0, b.reassigning)
 }

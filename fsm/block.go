@@ -37,6 +37,8 @@ type block struct {
 	ids        []BrokerID // the rows' lists, back to back
 	seats      uint64     // bit (id mod 64) is set for every replica id: a filter, not a proof
 	leaderless uint64     // bit i is set when row i has no leader
+	// bit i is set when a reassignment of row i runs
+	reassigning uint64
 }
 
 // row is a Partition with its lists moved to the block's ids.
@@ -48,6 +50,7 @@ type row struct {
 	minISR         uint8
 	durability     Durability
 	recovering     bool
+	confirmed      bool
 	lengths        [6]uint8 // of Replicas, ISR, ELR, LastMembers, Adding, Removing
 }
 
@@ -59,6 +62,13 @@ func (r *row) ids() int {
 	}
 	return n
 }
+
+// The places of some lists in row.lengths.
+const (
+	listReplicas = 0
+	listAdding   = 4
+	listRemoving = 5
+)
 
 // lists returns p's lists in the order of row.lengths.
 func (p *Partition) lists() [6]*[]BrokerID {
@@ -84,7 +94,7 @@ func (b *block) pack(i int, p *Partition, ids []BrokerID) []BrokerID {
 	r := &b.rows[i]
 	*r = row{
 		leader: p.Leader, leaderEpoch: p.LeaderEpoch, partitionEpoch: p.PartitionEpoch,
-		start: uint16(len(ids)), minISR: uint8(p.MinISR), durability: p.Durability, recovering: p.Recovering,
+		start: uint16(len(ids)), minISR: uint8(p.MinISR), durability: p.Durability, recovering: p.Recovering, confirmed: p.Confirmed,
 	}
 	for j, list := range p.lists() {
 		ids = append(ids, *list...)
@@ -102,6 +112,9 @@ func (b *block) index(i int, replicas []BrokerID) {
 	if b.rows[i].leader == NoBroker {
 		b.leaderless |= 1 << i
 	}
+	if b.rows[i].lengths[listAdding]+b.rows[i].lengths[listRemoving] > 0 {
+		b.reassigning |= 1 << i
+	}
 }
 
 // seat is the bit of a broker in block.seats.
@@ -112,7 +125,7 @@ func (b *block) partition(i int) Partition {
 	r := &b.rows[i]
 	p := Partition{
 		Leader: r.leader, LeaderEpoch: r.leaderEpoch, PartitionEpoch: r.partitionEpoch,
-		MinISR: int16(r.minISR), Durability: r.durability, Recovering: r.recovering,
+		MinISR: int16(r.minISR), Durability: r.durability, Recovering: r.recovering, Confirmed: r.confirmed,
 	}
 	ids := b.ids[r.start:]
 	take := func(n uint8) []BrokerID {

@@ -55,6 +55,7 @@ const (
 	kindSlotCommand         kind = 14
 	kindAlterTopicConfigs   kind = 20
 	kindAddPartitions       kind = 21
+	kindChangeReplicas      kind = 22
 )
 
 // commandVersion is the second byte of every command so far. A change of one
@@ -131,6 +132,8 @@ func decode(k kind, r *codec.Coder) Command {
 		return read(r, (*AlterTopicConfigs).code)
 	case kindAddPartitions:
 		return read(r, (*AddPartitions).code)
+	case kindChangeReplicas:
+		return read(r, (*ChangeReplicas).code)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (b *block) row(i int) *Partition {
 
 func (p *Partition) equal(q *Partition) bool {
 	if p.Leader != q.Leader || p.LeaderEpoch != q.LeaderEpoch || p.PartitionEpoch != q.PartitionEpoch ||
-		p.MinISR != q.MinISR || p.Durability != q.Durability || p.Recovering != q.Recovering {
+		p.MinISR != q.MinISR || p.Durability != q.Durability || p.Recovering != q.Recovering || p.Confirmed != q.Confirmed {
 		return false
 	}
 	a, b := p.lists(), q.lists()

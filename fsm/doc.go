@@ -34,8 +34,10 @@
 //   - A partition's leader is in its ISR or is NoBroker; its ISR is a subset of its
 //     replicas and holds no fenced broker; ISR, ELR and last members are disjoint;
 //     the ELR is empty while the ISR has its minimum.
-//   - A leader epoch rises when, and only when, the leader changes. A partition
-//     epoch rises with every change of the partition.
+//   - A leader epoch rises when, and only when, the leader changes or a replica
+//     leaves. A partition epoch rises with every change of the partition.
+//   - A replica comes and goes by way of Adding and Removing only, and takes nothing
+//     with it that those that stay are not known to have (ChangeReplicas).
 //   - A topic id is never reused while anything of its topic is left: a deleted
 //     topic is a Tombstone until every replica has confirmed.
 //   - A slot's owner may serve: fencing, registering or stopping it leaves the slot
@@ -53,7 +55,8 @@
 // Partitions lie in blocks of 64 by (topic id, block), with all replica ids of a
 // block in one slice, and the blocks in a B-tree (blockTree); all other trees are
 // go-immutable-radix. An index holds the blocks that have a leaderless partition,
-// so that an election looks at nothing else. There is no index of partitions by
+// so that an election looks at nothing else, and another one those whose reassignment
+// runs. There is no index of partitions by
 // broker: each block has a filter of the brokers in it, and what needs all
 // partitions of a broker passes over the blocks. A million partitions in 100,000
 // topics take some 155 MB.

@@ -16,6 +16,7 @@ const (
 	sizeISRChange      = 64
 	sizeLeaderChange   = 64
 	sizeNewPartition   = 56
+	sizeReplicaChange  = 112
 )
 
 func codeBroker(x *codec.Coder, id *BrokerID) { x.Varint((*int32)(id)) }

@@ -45,6 +45,10 @@ func samples() []fsm.Command {
 			{Name: "min.insync.replicas", Was: text("2"), Now: text("3")}, {Name: "segment.bytes", Was: text("1048576")}, {Name: "retention.ms", Now: text("")},
 		}},
 		fsm.AddPartitions{ID: a, From: 2, Partitions: []fsm.NewPartition{{Replicas: []fsm.BrokerID{1, 2, 3}, ISR: []fsm.BrokerID{1, 3}, Leader: 1}}},
+		fsm.ChangeReplicas{Items: []fsm.ReplicaChange{
+			{TP: fsm.TopicPartition{Topic: a, Partition: 70}, LeaderEpoch: 6, PartitionEpoch: 11, Replicas: []fsm.BrokerID{3, 4, 1, 2}, Adding: []fsm.BrokerID{4}, Removing: []fsm.BrokerID{1, 2}, Leader: 2},
+			{TP: fsm.TopicPartition{Topic: b}, Replicas: []fsm.BrokerID{3}, Adding: []fsm.BrokerID{}, Removing: []fsm.BrokerID{}, Leader: fsm.NoBroker},
+		}},
 	}
 }
 

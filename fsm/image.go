@@ -16,12 +16,13 @@ type Image struct {
 	nextProducerID int64
 	hash           uint64 // sum of the hashes of all rows; the index is not a row
 
-	brokers    []Broker                 // ascending id; replaced as a whole
-	topics     *iradix.Tree[*Topic]     // by id
-	names      *iradix.Tree[*Topic]     // the same topics by name
-	blocks     *blockTree               // by blockKey
-	leaderless *iradix.Tree[*block]     // the blocks with a partition that has no leader
-	tombstones *iradix.Tree[*Tombstone] // by id
+	brokers     []Broker                 // ascending id; replaced as a whole
+	topics      *iradix.Tree[*Topic]     // by id
+	names       *iradix.Tree[*Topic]     // the same topics by name
+	blocks      *blockTree               // by blockKey
+	leaderless  *iradix.Tree[*block]     // the blocks with a partition that has no leader
+	reassigning *iradix.Tree[*block]     // the blocks with a partition whose reassignment runs
+	tombstones  *iradix.Tree[*Tombstone] // by id
 
 	partitions int // in all blocks
 	orphans    int // those of them that have no leader
@@ -32,13 +33,14 @@ type Image struct {
 // NewImage returns the Image before the first command.
 func NewImage() *Image {
 	return &Image{
-		topics:     iradix.New[*Topic](),
-		names:      iradix.New[*Topic](),
-		blocks:     newBlockTree(),
-		leaderless: iradix.New[*block](),
-		tombstones: iradix.New[*Tombstone](),
-		facts:      newGroupFacts(),
-		journal:    newJournal(),
+		topics:      iradix.New[*Topic](),
+		names:       iradix.New[*Topic](),
+		blocks:      newBlockTree(),
+		leaderless:  iradix.New[*block](),
+		reassigning: iradix.New[*block](),
+		tombstones:  iradix.New[*Tombstone](),
+		facts:       newGroupFacts(),
+		journal:     newJournal(),
 	}
 }
 

@@ -30,20 +30,37 @@ func CheckImage(im *Image) error {
 	if partitions != im.partitions || orphans != im.orphans {
 		return fmt.Errorf("counts %d partitions, %d leaderless; found %d, %d", im.partitions, im.orphans, partitions, orphans)
 	}
-	indexed := 0
-	for b := range values(im.leaderless) {
-		if now, _ := im.blocks.get(*b.key); now != b || b.leaderless == 0 {
-			return fmt.Errorf("leaderless index holds a stale block of %x", b.key)
-		}
-		indexed += bits.OnesCount64(b.leaderless)
-	}
-	if indexed != orphans {
-		return fmt.Errorf("leaderless index has %d partitions, want %d", indexed, orphans)
+	if err := checkIndexes(im); err != nil {
+		return err
 	}
 	if err := checkTopics(im); err != nil {
 		return err
 	}
 	return checkGroups(im)
+}
+
+// checkIndexes compares the indexes of blocks with what the blocks hold.
+func checkIndexes(im *Image) error {
+	leaderless, reassigning := 0, 0
+	for b := range im.blocks.all() {
+		if b.leaderless != 0 {
+			leaderless++
+			if at, _ := im.leaderless.Get(b.key[:]); at != b {
+				return fmt.Errorf("leaderless index has another block of %x", *b.key)
+			}
+		}
+		if b.reassigning != 0 {
+			reassigning++
+			if at, _ := im.reassigning.Get(b.key[:]); at != b {
+				return fmt.Errorf("index of reassignments has another block of %x", *b.key)
+			}
+		}
+	}
+	if im.leaderless.Len() != leaderless || im.reassigning.Len() != reassigning {
+		return fmt.Errorf("indexes hold %d leaderless blocks, want %d, and %d with reassignments, want %d",
+			im.leaderless.Len(), leaderless, im.reassigning.Len(), reassigning)
+	}
+	return nil
 }
 
 func checkBlock(im *Image, b *block) error {
@@ -71,6 +88,9 @@ func checkBlock(im *Image, b *block) error {
 		}
 		if (p.Leader == NoBroker) != (b.leaderless&(1<<i) != 0) {
 			return fmt.Errorf("%s-%d: leader %d, leaderless bits %b", t.Name, tp.Partition, p.Leader, b.leaderless)
+		}
+		if (len(p.Adding)+len(p.Removing) > 0) != (b.reassigning&(1<<i) != 0) {
+			return fmt.Errorf("%s-%d: adding %v, removing %v, bits %b", t.Name, tp.Partition, p.Adding, p.Removing, b.reassigning)
 		}
 	}
 	return nil

@@ -26,7 +26,8 @@ type ISRChange struct {
 	// Confirms says that these members have been the ISR for so long that the disks of
 	// all have what anybody who left it may hold: a full ISR needs no last members then.
 	// A change that adds a member can not say so: what that one was just sent
-	// is in its memory alone.
+	// is in its memory alone. While a reassignment runs it is noted, for those that
+	// leave by it: Partition.Confirmed.
 	Confirms bool
 }
 
@@ -149,6 +150,7 @@ func (c ChangeISR) apply(e *edit) Result {
 				next.LastMembers = nil
 			}
 		}
+		next.Confirmed = item.Confirms && next.Reassigning() && slices.Equal(next.ISR, p.ISR)
 		next.Durability = item.Durability
 		e.setPartition(item.TP, next)
 	}

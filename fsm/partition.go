@@ -46,19 +46,23 @@ func ParseDurability(value string) (Durability, bool) {
 type Partition struct {
 	Replicas       []BrokerID     // in order of preference; the first is the preferred leader
 	Leader         BrokerID       // a member of ISR, or NoBroker
-	LeaderEpoch    batch.Epoch    // raised by each change of Leader, and by nothing else
+	LeaderEpoch    batch.Epoch    // raised by each change of Leader, and when a replica leaves, and by nothing else
 	PartitionEpoch PartitionEpoch // raised by each change of any field
 	ISR            []BrokerID     // subset of Replicas, none of them fenced
 	ELR            []BrokerID     // left the ISR while it was below MinISR, and lost nothing since; disjoint from ISR
 	LastMembers    []BrokerID     // whose logs must be compared once ISR and ELR are empty: see withISR; disjoint from both
 	MinISR         int16          // the effective minimum: how many members make an acks=all record safe
-	Adding         []BrokerID     // replicas that are being added
-	Removing       []BrokerID     // replicas that are being removed
+	Adding         []BrokerID     // replicas that are being added: a reassignment runs
+	Removing       []BrokerID     // replicas that are being removed: a reassignment runs; disjoint from Adding
 	// Durability is DurabilityFsync once the leader has found all that was acknowledged
 	// on the disks of the whole ISR, and as long as it counts nothing else. Then a
 	// loss of power costs nobody the seat in ISR or ELR.
 	Durability Durability
 	Recovering bool // the leader was chosen from outside ISR and ELR: committed records may be lost; until the ISR is full again
+	// Confirmed says that the leader has confirmed the ISR, and that it has not changed
+	// since: the disks of all members have what any other replica may hold of what was
+	// committed. It is kept while a reassignment runs, for those that leave by it.
+	Confirmed bool
 }
 
 // departure says how a broker lost a seat, and so what its log is worth.
@@ -102,6 +106,7 @@ func (d departure) from(p Partition) departure {
 func (p Partition) withISR(isr []BrokerID, torn BrokerID) Partition {
 	next := p
 	next.PartitionEpoch++
+	next.Confirmed = false
 	next.ISR = p.among(func(id BrokerID) bool { return slices.Contains(isr, id) })
 	full := len(next.ISR) >= int(p.MinISR)
 	left := func(id BrokerID) bool {
@@ -173,6 +178,31 @@ func (p Partition) among(keep func(BrokerID) bool) []BrokerID {
 // have what the last members may hold.
 func (p Partition) Settled() bool { return len(p.LastMembers) == 0 && !p.Recovering }
 
+// Awaited reports whether a reassignment waits for the leader to confirm the ISR, full or
+// not: a replica that leaves by it, or would if it were cancelled, may hold what the
+// disks of the others lack.
+func (p Partition) Awaited() bool {
+	return !p.Confirmed && (slices.ContainsFunc(p.Adding, p.holds) || slices.ContainsFunc(p.Removing, p.holds))
+}
+
+// setMinISR changes the effective minimum. Where there is a leader the ELR is emptied:
+// from now on the high watermark moves by another minimum, without those in it. So it
+// is where the ISR has the new minimum, since its members hold all that was committed.
+//
+// A proposal that a leader made under the old minimum names an older partition
+// epoch and is refused.
+func (p *Partition) setMinISR(least int16) {
+	if least == p.MinISR {
+		return
+	}
+	p.MinISR = least
+	if p.Leader != NoBroker || len(p.ISR) >= int(least) {
+		elr, last := p.ELR, p.LastMembers
+		p.LastMembers = p.among(func(id BrokerID) bool { return slices.Contains(elr, id) || slices.Contains(last, id) })
+		p.ELR = nil
+	}
+}
+
 // EffectiveMinISR is the smallest ISR that makes an acks=all record safe: the
 // configured one, else a majority, and never more than there are replicas.
 // Replicas that are being added do not count.
@@ -212,7 +242,13 @@ func (p Partition) fault() string {
 			return fmt.Sprintf("%v is not a subset of replicas %v in their order", list, p.Replicas)
 		}
 	}
+	if subset(p.Replicas, p.Adding) || subset(p.Replicas, p.Removing) || p.Confirmed && !p.Reassigning() {
+		return fmt.Sprintf("adding %v, removing %v, confirmed %t of replicas %v", p.Adding, p.Removing, p.Confirmed, p.Replicas)
+	}
 	for _, id := range p.Replicas {
+		if count(id, p.Adding, p.Removing) > 1 {
+			return fmt.Sprintf("broker %d is in adding %v and in removing %v", id, p.Adding, p.Removing)
+		}
 		if count(id, p.ISR, p.ELR, p.LastMembers) > 1 {
 			return fmt.Sprintf("broker %d is in more than one of ISR %v, ELR %v, last members %v", id, p.ISR, p.ELR, p.LastMembers)
 		}

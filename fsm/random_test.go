@@ -45,6 +45,7 @@ func TestRandomCommands(t *testing.T) {
 			held.follow(t, im, next, c, r)
 			checkElection(t, next)
 			checkAsked(t, next)
+			checkReassign(t, next)
 			if rapid.IntRange(0, 9).Draw(t, "snapshot") == 0 {
 				verify(t, im, next)
 			}
@@ -72,7 +73,8 @@ func verifyQuick(t *rapid.T, old, im *fsm.Image) {
 }
 
 // checkEpochs compares each partition before and after: the leader epoch is
-// raised exactly by changes of leader, the partition epoch by every change.
+// raised exactly by changes of leader and when a replica leaves, the partition epoch by
+// every change.
 func checkEpochs(t *rapid.T, old, im *fsm.Image) {
 	for topic := range im.Topics() {
 		for i, p := range im.Partitions(topic.ID) {
@@ -83,11 +85,18 @@ func checkEpochs(t *rapid.T, old, im *fsm.Image) {
 				t.Fatalf("%s-%d: epochs fall: %+v to %+v", topic.Name, i, was, p)
 			case p.Leader != was.Leader && p.LeaderEpoch == was.LeaderEpoch:
 				t.Fatalf("%s-%d: leader changes within an epoch: %+v to %+v", topic.Name, i, was, p)
+			case p.Leader == was.Leader && p.LeaderEpoch != was.LeaderEpoch && inAll(was.Replicas, p.Replicas):
+				t.Fatalf("%s-%d: another epoch of the same leader and replicas: %+v to %+v", topic.Name, i, was, p)
 			case p.PartitionEpoch == was.PartitionEpoch && !reflect.DeepEqual(p, was):
 				t.Fatalf("%s-%d: changes within a partition epoch: %+v to %+v", topic.Name, i, was, p)
 			}
 		}
 	}
+}
+
+// inAll reports whether each of ids is in list.
+func inAll(ids, list []fsm.BrokerID) bool {
+	return !slices.ContainsFunc(ids, func(id fsm.BrokerID) bool { return !slices.Contains(list, id) })
 }
 
 // checkGuards states again, from the old Image, what an accepted command or item
@@ -127,6 +136,8 @@ func checkGuards(t *rapid.T, old, im *fsm.Image, c fsm.Command, r fsm.Result) {
 		checkISRGuards(t, old, im, c, r)
 	case fsm.ChangeLeaders:
 		checkLeaderGuards(t, old, im, c, r)
+	case fsm.ChangeReplicas:
+		checkReplicaGuards(t, old, im, c, r)
 	}
 }
 
@@ -224,6 +235,7 @@ func (h holders) follow(t *rapid.T, old, im *fsm.Image, c fsm.Command, r fsm.Res
 					}
 				}
 			}
+			held = slices.DeleteFunc(slices.Clone(held), func(id fsm.BrokerID) bool { return !slices.Contains(p.Replicas, id) })
 			if p.Leader != fsm.NoBroker && len(p.ISR) >= int(p.MinISR) && rapid.Bool().Draw(t, "commit") {
 				held = p.ISR
 			}
@@ -271,7 +283,7 @@ func (h holders) step(held []fsm.BrokerID, tp fsm.TopicPartition, p fsm.Partitio
 // drawCommand draws a command that has a fair chance to be accepted.
 func drawCommand(t *rapid.T, im *fsm.Image) fsm.Command {
 	switch rapid.SampledFrom([]string{"register", "register", "fence", "unfence", "unfence", "unfence", "stop", "create", "create",
-		"delete", "confirm", "ids", "isr", "isr", "isr", "elect", "handoff", "leaders", "damaged", "alter", "grow", "init"}).Draw(t, "command") {
+		"delete", "confirm", "ids", "isr", "isr", "isr", "replicas", "replicas", "elect", "handoff", "leaders", "damaged", "alter", "grow", "init"}).Draw(t, "command") {
 	case "register":
 		return drawRegister(t, im)
 	case "fence":
@@ -307,6 +319,8 @@ func drawCommand(t *rapid.T, im *fsm.Image) fsm.Command {
 		return drawAlter(t, im)
 	case "grow":
 		return drawGrow(t, im)
+	case "replicas":
+		return drawReplicas(t, im)
 	case "damaged":
 		id := drawBroker(t)
 		return fsm.ReportDamaged{Broker: id, BrokerEpoch: drawEpoch(t, im, id), Items: drawPartitions(t, im)}

@@ -34,6 +34,8 @@ const (
 	IllegalGeneration           // the classic group is at another generation
 	StaleMemberEpoch            // the member is at another epoch
 	FencedInstance              // another member has taken over the group instance id
+	NotInSync                   // a replica that is being added is not in the ISR, or the ISR is too small
+	ReplicaNeeded               // a replica that would leave may hold what too few others are known to have
 )
 
 // Error names the refusal in words.
@@ -64,6 +66,8 @@ func (r Refusal) Error() string {
 		IllegalGeneration:   "illegal generation",
 		StaleMemberEpoch:    "stale member epoch",
 		FencedInstance:      "fenced group instance id",
+		NotInSync:           "added replicas are not in sync",
+		ReplicaNeeded:       "a replica that would leave is still needed",
 	}
 	if int(r) < len(names) && names[r] != "" {
 		return names[r]

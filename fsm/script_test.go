@@ -44,6 +44,10 @@ func (s *script) step(t *testing.T, d *datadriven.TestData) string {
 		return s.propose(fsm.ChangeLeaders{Items: elect.HandOff(s.im, s.broker("id"))})
 	case "preferred", "unclean":
 		return s.asked()
+	case "reassign":
+		return s.reassign()
+	case "finish":
+		return s.finish()
 	case "undecided":
 		out := ""
 		for _, tp := range elect.Undecided(s.im) {
@@ -133,6 +137,8 @@ func (s *script) command() fsm.Command {
 		return s.slotCommand()
 	case "isr":
 		return s.changeISR()
+	case "replicas":
+		return s.changeReplicas()
 	case "leaders":
 		return s.changeLeaders()
 	}
@@ -393,7 +399,7 @@ func show(im *fsm.Image) string {
 			if len(p.LastMembers) > 0 {
 				fmt.Fprintf(&out, " last %s", idList(p.LastMembers))
 			}
-			fmt.Fprintf(&out, "%s%s\n", flag(" fsync", p.Durability == fsm.DurabilityFsync), flag(" recovering", p.Recovering))
+			fmt.Fprintf(&out, "%s%s%s\n", flag(" fsync", p.Durability == fsm.DurabilityFsync), flag(" recovering", p.Recovering), reassignment(p))
 		}
 	}
 	for t := range im.Tombstones() {

@@ -85,11 +85,20 @@ func (t *topicRow) code(x *codec.Coder) {
 	codec.ArrayOf(x, &t.rows, sizePartition, func(x *codec.Coder, p *Partition) { p.code(x) })
 }
 
-// flags are Recovering in the lowest bit and Durability above it.
+// The bits of Partition.flags; the others are Durability, shifted by one.
+const (
+	flagRecovering = 1
+	flagConfirmed  = 4
+)
+
+// flags are Recovering, Durability and Confirmed.
 func (p *Partition) flags() uint8 {
 	flags := uint8(p.Durability) << 1
 	if p.Recovering {
-		flags |= 1
+		flags |= flagRecovering
+	}
+	if p.Confirmed {
+		flags |= flagConfirmed
 	}
 	return flags
 }
@@ -102,7 +111,8 @@ func (p *Partition) code(x *codec.Coder) {
 	flags := p.flags()
 	x.Uint8(&flags)
 	if x.Reading() {
-		p.Recovering, p.Durability = flags&1 != 0, Durability(flags>>1)
+		p.Recovering, p.Confirmed = flags&flagRecovering != 0, flags&flagConfirmed != 0
+		p.Durability = Durability(flags &^ (flagRecovering | flagConfirmed) >> 1)
 	}
 	for _, list := range p.lists() {
 		codeBrokers(x, list)

@@ -214,7 +214,7 @@ func (n *node) install(im *fsm.Image) {
 	if !ok {
 		return
 	}
-	s := isr.State{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR, MinISR: p.MinISR, Durability: p.Durability, Unsettled: !p.Settled()}
+	s := isr.State{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR, MinISR: p.MinISR, Durability: p.Durability, Unsettled: !p.Settled(), Awaited: p.Awaited()}
 	if n.c.fsync {
 		s.Wanted = fsm.DurabilityFsync
 	}

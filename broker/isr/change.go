@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/wire/batch"
 )
 
 // retryPause lies between an answer that brought nothing and the next proposal.
@@ -134,16 +135,27 @@ func (l *Leader) mayJoin(f *follower, live Live) bool {
 }
 
 // mayConfirm holds the conditions for confirming the ISR as it is: all of a full one
-// have what a former member may hold of what was committed with it. It is confirmed
+// have what anybody else may hold of what was committed with it. It is confirmed
 // after the lag limit: where ends count as they are written the disks have them by
 // then, too, so that even a power cut can not make the former member's log the best.
 // That goes for a member that joins, too: it confirms nothing by that.
 func (l *Leader) mayConfirm() bool {
-	return l.s.Unsettled && !l.BelowMinISR() && l.hw >= l.settleEnd
+	return (l.s.Unsettled || l.s.Awaited) && !l.BelowMinISR() && l.hw >= l.settleEnd
 }
 
-// confirms tells whether that is so, and has been for long enough.
-func (l *Leader) confirms(now time.Time) bool { return l.mayConfirm() && !now.Before(l.settleAt) }
+// confirms tells whether that is so, and has been for long enough. A reassignment does
+// not wait that long where the members have reported that it is on their disks, nor
+// for a full ISR.
+func (l *Leader) confirms(now time.Time) bool {
+	return l.mayConfirm() && !now.Before(l.settleAt) || l.s.Awaited && l.onDisks(l.settleEnd)
+}
+
+// onDisks tells whether the disks of all members are known to have everything up to end.
+func (l *Leader) onDisks(end batch.Offset) bool {
+	return l.flushed >= end && !slices.ContainsFunc(l.followers, func(f follower) bool {
+		return f.committed && !(f.known && f.position.Flushed >= end)
+	})
+}
 
 // same tells whether a change leaves the ISR as it is.
 func (l *Leader) same(isr []Member) bool {

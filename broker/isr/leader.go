@@ -43,7 +43,9 @@ type State struct {
 	MinISR         int16 // the effective one
 	// Unsettled: the Image keeps last members, or knows of a loss, until the leader
 	// of a full ISR confirms it.
-	Unsettled  bool
+	Unsettled bool
+	// Awaited: a reassignment waits for the leader to confirm the ISR, full or not.
+	Awaited    bool
 	Durability fsm.Durability
 	Wanted     fsm.Durability // by the topic's config; Durability follows when it can
 }

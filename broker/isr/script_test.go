@@ -89,6 +89,7 @@ func (s *script) merge(a args) {
 	s.state.PartitionEpoch = fsm.PartitionEpoch(a.number("pe", int64(s.state.PartitionEpoch)))
 	s.state.MinISR = int16(a.number("min", int64(s.state.MinISR)))
 	s.state.Unsettled = a.d.HasArg("unsettled")
+	s.state.Awaited = a.d.HasArg("awaited")
 	durabilities := map[string]fsm.Durability{"replicated": fsm.DurabilityReplicated, "fsync": fsm.DurabilityFsync}
 	if w := a.text("wanted", ""); w != "" {
 		s.state.Wanted = durabilities[w]

@@ -17,6 +17,8 @@
 //	Image, stopping broker → HandOff → ChangeLeaders
 //	Image with slots without owner, or unevenly spread → Slots → AssignSlots
 //	Image, request → Place, Initial → CreateTopic
+//	Image, request → Reassign → ChangeReplicas
+//	Image with reassignments that run → FinishReassignment → ChangeReplicas
 //	Image, leader's wish → CheckISR → ChangeISR
 //
 // # Invariants

@@ -223,7 +223,7 @@ func (n *node) assignAgain(r *replica) {
 func stateOf(im *fsm.Image, tp fsm.TopicPartition, s fsm.Partition) isr.State {
 	state := isr.State{
 		LeaderEpoch: s.LeaderEpoch, PartitionEpoch: s.PartitionEpoch,
-		Replicas: s.Replicas, ISR: s.ISR, MinISR: s.MinISR, Durability: s.Durability, Unsettled: !s.Settled(),
+		Replicas: s.Replicas, ISR: s.ISR, MinISR: s.MinISR, Durability: s.Durability, Unsettled: !s.Settled(), Awaited: s.Awaited(),
 	}
 	if t, ok := im.Topic(tp.Topic); ok {
 		state.Wanted = t.Config.Durability
