@@ -11,10 +11,10 @@ import (
 )
 
 // keep has the log flushed as a state calls for: with each append, on the leader
-// and on followers, while flushed ends count or are to. It is called before the
-// role is given, so that no flush is missed.
+// and on followers, while flushed ends count or are to, or a reassignment waits for
+// them. It is called before the role is given, so that no flush is missed.
 func (p *Partition) keep(s isr.State) {
-	durable := s.Durability == fsm.DurabilityFsync || s.Wanted == fsm.DurabilityFsync
+	durable := s.Durability == fsm.DurabilityFsync || s.Wanted == fsm.DurabilityFsync || s.Awaited
 	if durable == p.durable {
 		return
 	}

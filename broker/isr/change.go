@@ -140,14 +140,18 @@ func (l *Leader) mayJoin(f *follower, live Live) bool {
 // then, too, so that even a power cut can not make the former member's log the best.
 // That goes for a member that joins, too: it confirms nothing by that.
 func (l *Leader) mayConfirm() bool {
-	return (l.s.Unsettled || l.s.Awaited) && !l.BelowMinISR() && l.hw >= l.settleEnd
+	return l.s.Unsettled && !l.BelowMinISR() && l.hw >= l.settleEnd
 }
 
-// confirms tells whether that is so, and has been for long enough. A reassignment does
-// not wait that long where the members have reported that it is on their disks, nor
-// for a full ISR.
+// confirms tells whether that is so, and has been for long enough. Where a reassignment
+// waits for it, what has been for long enough does not do: that of those that stay is
+// all that is left then. The members must have reported that it is on their disks, which
+// is also all that is asked of an ISR that is not full.
 func (l *Leader) confirms(now time.Time) bool {
-	return l.mayConfirm() && !now.Before(l.settleAt) || l.s.Awaited && l.onDisks(l.settleEnd)
+	if l.s.Awaited {
+		return l.onDisks(l.settleEnd)
+	}
+	return l.mayConfirm() && !now.Before(l.settleAt)
 }
 
 // onDisks tells whether the disks of all members are known to have everything up to end.

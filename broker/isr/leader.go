@@ -44,7 +44,8 @@ type State struct {
 	// Unsettled: the Image keeps last members, or knows of a loss, until the leader
 	// of a full ISR confirms it.
 	Unsettled bool
-	// Awaited: a reassignment waits for the leader to confirm the ISR, full or not.
+	// Awaited: a reassignment waits for the leader to confirm the ISR, full or not. All
+	// replicas flush what they append, and report it, meanwhile.
 	Awaited    bool
 	Durability fsm.Durability
 	Wanted     fsm.Durability // by the topic's config; Durability follows when it can
