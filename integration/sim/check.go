@@ -32,7 +32,8 @@ const checkEvery = 400
 //	committed offsets never go back within a generation, acknowledged commits are read   world.checkOffsets, consumer.fetch
 //	nobody deposes a process that runs   world.checkRegistered
 //	latest is not stale           reader.latest
-//	nothing is deleted without a tombstone   world.checkDeleted
+//	nothing is deleted without a licence   world.checkDeleted
+//	nobody leaves who is needed   world.checkLeaver
 //	a tombstone outlives the files   world.checkBuried
 //	the cluster comes to rest     world.heal
 //	nothing panics                Run
@@ -63,6 +64,10 @@ func (w *world) imageChanged() {
 			w.touch(w.parts[k])
 			if s, ok := w.raft.image.Partition(tp); ok && s.PartitionEpoch != w.parts[k].seen {
 				w.parts[k].seen = s.PartitionEpoch
+				w.parts[k].replicas = s.Replicas
+				if was, ok := w.before.Partition(tp); ok {
+					w.checkMoved(w.parts[k], was, s)
+				}
 				if was, ok := w.before.Partition(tp); ok && s.LeaderEpoch != was.LeaderEpoch && atRisk(s, was) {
 					w.parts[k].recovered(w.node(s.Leader), was)
 				}
@@ -88,7 +93,8 @@ func (w *world) checkRegistered() {
 	}
 }
 
-// checkBuried checks that the tombstone of a deleted topic outlives its files.
+// checkBuried checks that the tombstone of a deleted topic outlives its files: on the
+// replicas that it had. Who was away when it left, and is still, sets them aside.
 func (w *world) checkBuried() {
 	for _, p := range w.parts {
 		if !p.exists {
@@ -102,7 +108,7 @@ func (w *world) checkBuried() {
 		}
 		p.exists = false
 		for _, n := range w.nodes {
-			if h := n.journal(p.tp); h != nil && !h.leaving {
+			if h := n.journal(p.tp); h != nil && !h.leaving && slices.Contains(p.replicas, n.id) {
 				w.fail("a tombstone outlives the files", "that of %s is gone and node %d has a log of it", p.name(), n.id)
 			}
 		}
@@ -113,8 +119,12 @@ func (w *world) checkBuried() {
 type stateText fsm.Partition
 
 func (s stateText) String() string {
-	return fmt.Sprintf("leader %d epoch %d, partition epoch %d, ISR %v, ELR %v, last members %v, min %d, %v",
-		s.Leader, s.LeaderEpoch, s.PartitionEpoch, s.ISR, s.ELR, s.LastMembers, s.MinISR, s.Durability)
+	text := fmt.Sprintf("leader %d epoch %d, partition epoch %d, ISR %v, ELR %v, last members %v, min %d, %v, of %v",
+		s.Leader, s.LeaderEpoch, s.PartitionEpoch, s.ISR, s.ELR, s.LastMembers, s.MinISR, s.Durability, s.Replicas)
+	if fsm.Partition(s).Reassigning() {
+		text += fmt.Sprintf(", adding %v, removing %v, confirmed %t", s.Adding, s.Removing, s.Confirmed)
+	}
+	return text
 }
 
 // checkPart checks that whoever may be elected holds all that was committed.
@@ -210,10 +220,16 @@ func (c *conn) stillFollows(r *replica, written batch.Offset) bool {
 	return c.open && f != nil && f.follows(r.epoch) && f.log.End() >= written
 }
 
-// checkDeleted checks that the licence to delete files is there.
-func (w *world) checkDeleted(n *node, id fsm.TopicID) {
-	if _, ok := w.raft.image.Topic(id); ok {
-		w.fail("nothing is deleted without a tombstone", "node %d deletes a topic that exists", n.id)
+// checkDeleted checks that the licence to delete files is there: the topic's tombstone, or
+// a row without the node. That one is a replica again by now is no harm while it is being
+// added and has no seat.
+func (w *world) checkDeleted(n *node, tp fsm.TopicPartition) {
+	s, ok := w.raft.image.Partition(tp)
+	if !ok || !slices.Contains(s.Replicas, n.id) {
+		return
+	}
+	if !slices.Contains(s.Adding, n.id) || s.Seated(n.id) || slices.Contains(s.LastMembers, n.id) {
+		w.fail("nothing is deleted without a licence", "node %d deletes its log of %x-%d: %v", n.id, tp.Topic[:4], tp.Partition, stateText(s))
 	}
 }
 

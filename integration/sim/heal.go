@@ -80,9 +80,12 @@ func (w *world) write() {
 // rest waits for the part that is up to come to rest.
 func (w *world) rest(core []*node) {
 	limit := w.now + restLimit
-	for w.now < limit {
+	for i := 0; w.now < limit; i++ {
 		if w.restless() == "" {
 			return
+		}
+		if i%8 == 0 {
+			w.settleMoves(i / 8)
 		}
 		w.until(min(w.now+250*time.Millisecond, limit), func() bool { return false })
 	}
@@ -130,7 +133,7 @@ func (w *world) sufficient(core []*node) bool {
 		if !ok {
 			continue
 		}
-		if !w.keepsLeader(core, p, s) {
+		if !w.keepsLeader(core, p, s) || !w.keepsMoved(core, p, s) {
 			return false
 		}
 	}
@@ -171,7 +174,7 @@ func (w *world) restless() string {
 			return "a deletion is not confirmed"
 		}
 	}
-	return ""
+	return w.restlessFolder()
 }
 
 func (w *world) restlessPart(p *part) string {
@@ -186,6 +189,9 @@ func (w *world) restlessPart(p *part) string {
 	lead := l.replica(p.tp)
 	if lead == nil || lead.role != roleLeader {
 		return "the leader does not lead"
+	}
+	if s.Reassigning() {
+		return "a reassignment runs"
 	}
 	up := 0
 	for _, id := range s.Replicas {

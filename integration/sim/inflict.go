@@ -58,7 +58,7 @@ func (w *world) inflict(f Fault) {
 			n = w.leaderOf(p)
 		}
 		n.changesLate = max(n.changesLate, w.now+f.For)
-	case FaultRejoin, FaultWaver, FaultRot:
+	case FaultRejoin, FaultWaver, FaultRot, FaultReassign:
 		w.aim(f, n, r)
 	case FaultClientCut:
 		n.clientCut = max(n.clientCut, w.now+f.For)
@@ -88,6 +88,8 @@ func (w *world) aim(f Fault, n *node, r *rand.Rand) {
 		w.waver(f, r)
 	case FaultRot:
 		w.decay(n, f, r)
+	case FaultReassign:
+		w.reassign(f, r)
 	}
 }
 
@@ -270,6 +272,8 @@ func (w *world) possible(f Fault, n *node) bool {
 		w.strikes = max(w.strikes, w.now+3*f.For)
 	case FaultRot:
 		return w.now >= w.strikes
+	case FaultReassign:
+		return w.movable()
 	}
 	return true
 }
@@ -298,7 +302,7 @@ func (w *world) sparesPart(p *part, s fsm.Partition, n *node) bool {
 		return false // one copy is enough to acknowledge: its loss is one that is documented
 	}
 	return slices.ContainsFunc(slices.Concat(s.ISR, s.ELR), func(id fsm.BrokerID) bool { return w.sure(p, s, id, n) }) &&
-		w.hollow(p, s, n) < int(s.MinISR)
+		w.hollow(p, s, n) < int(s.MinISR) && w.sparesMoved(p, s, n)
 }
 
 // hollow counts who has lost something, or, like n, is about to: of those with a seat

@@ -26,8 +26,10 @@ type part struct {
 	acked     batch.Offset   // end of what was acknowledged
 	ackedAt   []moment       // when it moved
 	seen      fsm.PartitionEpoch
-	exists    bool // it does, or its tombstone
-	losses    int  // elections at the risk of loss
+	steady    batch.Offset   // what was committed when the ISR last changed
+	replicas  []fsm.BrokerID // as they were last
+	exists    bool           // it does, or its tombstone
+	losses    int            // elections at the risk of loss
 	// riskEpoch is the leader epoch of the last of them. A leader of an earlier one that was
 	// cut off when an operator did not wait for it goes on until it hears of that, and what it
 	// acknowledges is given up, as the operator was told.

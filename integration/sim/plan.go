@@ -91,6 +91,7 @@ const (
 	FaultLeaderCut  FaultKind = "leader-cut"  // the leader of a partition is isolated from all nodes, not from clients
 	FaultRejoin     FaultKind = "rejoin"      // a member of an ISR ends and comes back; what adds it is done after its leader gave up on that
 	FaultRot        FaultKind = "rot"         // a process ends, and bits flip in its logs before it comes back
+	FaultReassign   FaultKind = "reassign"    // a partition gets other replicas, then perhaps others again, or its own back
 	FaultWaver      FaultKind = "waver"       // a topic's durability is changed and changed back, before what its leaders say of it is done
 )
 
@@ -150,6 +151,7 @@ func PlanFor(seed uint64) Plan {
 	p.drawDurability()
 	p.drawRare()
 	p.drawAimed()
+	p.drawMoves()
 	p.drawMore()
 	return p
 }
@@ -180,6 +182,19 @@ func (p *Plan) drawAimed() {
 			at := 5*time.Second + time.Duration(r.Int64N(int64(p.Span-5*time.Second)))
 			p.Faults = append(p.Faults, drawFault(r, *p, at, kind))
 		}
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// drawMoves has partitions get other replicas in half of the runs.
+func (p *Plan) drawMoves() {
+	r := rand.New(rand.NewPCG(p.Seed, 0x4ea5))
+	if r.IntN(2) == 0 {
+		return
+	}
+	for range 2 + r.IntN(8) {
+		at := 4*time.Second + time.Duration(r.Int64N(int64(p.Span-4*time.Second)))
+		p.Faults = append(p.Faults, drawFault(r, *p, at, FaultReassign))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }

@@ -310,14 +310,19 @@ func (n *node) create(m missing) (*replica, error) {
 	return newReplica(n, m.tp, l), nil
 }
 
-// discard removes a folder on a tombstone, and otherwise sets it aside.
+// discard removes a folder on a tombstone, or on the row of a partition that lists replicas
+// without this node, and otherwise sets it aside. One that is a replica again stays.
 func (n *node) discard(im *fsm.Image, l *storage.Log) error {
-	id := fsm.TopicID(l.ID())
-	if h := n.journal(fsm.TopicPartition{Topic: id, Partition: l.Partition()}); h != nil {
+	tp := fsm.TopicPartition{Topic: fsm.TopicID(l.ID()), Partition: l.Partition()}
+	if hosts(im, tp, n.id) {
+		return nil
+	}
+	if h := n.journal(tp); h != nil {
 		h.leaving = true
 	}
-	if _, buried := im.Tombstone(id); buried {
-		n.w.checkDeleted(n, id)
+	_, buried := im.Tombstone(tp.Topic)
+	if _, moved := im.Partition(tp); moved || buried {
+		n.w.checkDeleted(n, tp)
 		if err := n.dir.Delete(l); err != nil {
 			return err
 		}

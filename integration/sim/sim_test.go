@@ -33,9 +33,9 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	n, busy := *seeds, processorTime()-busy
-	t.Logf("seeds %d to %d in %v, %.1f seeds per CPU-second: a run has %d events, %d faults, %d restarts, %d records acknowledged, %d leader epochs, %d cuts, %d lost in blackouts, %d reads, %d metadata entries, %v of virtual time",
+	t.Logf("seeds %d to %d in %v, %.1f seeds per CPU-second: a run has %d events, %d faults, %d restarts, %d records acknowledged, %d leader epochs, %d cuts, %d lost in blackouts, %d moves, %d replicas gone by them, %d reads, %d metadata entries, %v of virtual time",
 		*firstSeed, *firstSeed+n-1, time.Since(began).Round(time.Millisecond), float64(n)/busy.Seconds(), sum.Events/int(n), sum.Faults/int(n), sum.Restarts/int(n),
-		sum.Acked/int(n), sum.Epochs/int(n), sum.Truncated/int(n), sum.Lost/int(n), sum.Reads/int(n), sum.Entries/int(n), (sum.Elapsed / time.Duration(n)).Round(time.Second))
+		sum.Acked/int(n), sum.Epochs/int(n), sum.Truncated/int(n), sum.Lost/int(n), sum.Moves/int(n), sum.Left/int(n), sum.Reads/int(n), sum.Entries/int(n), (sum.Elapsed / time.Duration(n)).Round(time.Second))
 }
 
 // processorTime is what this process has used, in all.
@@ -95,6 +95,8 @@ func (r *Report) add(o Report) {
 	r.Restarts += o.Restarts
 	r.Truncated += o.Truncated
 	r.Lost += o.Lost
+	r.Moves += o.Moves
+	r.Left += o.Left
 }
 
 // report prints a violation, shrunk when asked to, and keeps its plan.

@@ -131,9 +131,11 @@ func (t *term) act() {
 		t.electLeaders(func() {
 			t.recoverLeaders(func(again time.Duration) {
 				t.handOver(func(next time.Duration) {
-					t.assignSlots(func() {
-						t.verify()
-						t.sleep(min(again, next))
+					t.finishReassignments(func() {
+						t.assignSlots(func() {
+							t.verify()
+							t.sleep(min(again, next))
+						})
 					})
 				})
 			})

@@ -31,6 +31,7 @@ type world struct {
 	healedAt  time.Duration
 	topics    int               // created so far
 	doomed    []fsm.TopicID     // asked to be deleted
+	moves     []move            // reassignments that were asked for
 	cut       [][]int           // by sender and receiver: how many faults stop messages
 	slow      [][]time.Duration // added to each message
 	trail     trail
@@ -58,6 +59,8 @@ type Report struct {
 	Restarts  int
 	Truncated int // cuts of logs
 	Lost      int // records, in blackouts and disasters
+	Moves     int // reassignments that were started, redirected or cancelled
+	Left      int // replicas that left by them
 }
 
 // Violation says which invariant a run broke.
