@@ -24,7 +24,7 @@ const DefaultSeeds = 150
 // All returns the mutants, by package.
 func All() []Mutant {
 	var all []Mutant
-	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inGroups(), inElect(), inRecovery(), inFlush(), inProof(), inStorage()} {
+	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inMoves(), inGroups(), inElect(), inRecovery(), inFlush(), inProof(), inStorage()} {
 		all = append(all, some...)
 	}
 	return all
