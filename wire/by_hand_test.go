@@ -112,6 +112,13 @@ func TestAdminByHand(t *testing.T) {
 		"ElectLeaders 2, all": {
 			"002b 0002 00000006 0000 00 01 00 0000ea60 00",
 			&ElectLeadersRequest{ElectionType: ElectionUnclean, TimeoutMs: 60000}},
+		"AlterPartitionReassignments 1, one moves and one is cancelled": {
+			"002d 0001 0000000b 0000 00 0000ea60 00 02 02 74 03 00000000 03 00000002 00000003 00 00000001 00 00 00 00",
+			&AlterPartitionReassignmentsRequest{TimeoutMs: 60000, Topics: []ReassignableTopic{{Name: "t",
+				Partitions: []ReassignablePartition{{Replicas: []int32{2, 3}}, {PartitionIndex: 1}}}}}},
+		"ListPartitionReassignments 0, all": {
+			"002e 0000 0000000c 0000 00 0000ea60 00 00",
+			&ListPartitionReassignmentsRequest{TimeoutMs: 60000}},
 		"DescribeLogDirs 1, all": {"0023 0001 00000007 0000 ffffffff", new(DescribeLogDirsRequest)},
 		"DescribeQuorum 2": {
 			"0037 0002 00000008 0000 00 02 02 74 02 00000000 00 00 00",
