@@ -32,9 +32,9 @@ func (e *FactorError) Error() string {
 }
 
 // CheckFactor returns a *FactorError when a partition would have another number of
-// replicas by a target than it has, or has without the reassignment that runs.
+// replicas by a target than it has, or will have by the reassignment that runs.
 func CheckFactor(p fsm.Partition, target []fsm.BrokerID) error {
-	if is := len(p.Current()); len(target) != is {
+	if is := len(p.Target()); len(target) != is {
 		return &FactorError{Wanted: len(target), Is: is}
 	}
 	return nil
