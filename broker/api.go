@@ -78,6 +78,8 @@ func apiRows() []apiRow {
 		{key: wire.KeyDeleteGroups, handle: handleDeleteGroups, maxBytes: plainRequest},
 		{key: wire.KeyElectLeaders, handle: handleElectLeaders, maxBytes: listRequest, mutes: true},
 		{key: wire.KeyIncrementalAlterConfigs, handle: handleIncrementalAlterConfigs, maxBytes: listRequest, mutes: true},
+		{key: wire.KeyAlterPartitionReassignments, handle: handleAlterPartitionReassignments, maxBytes: listRequest, factor: listFactor, mutes: true},
+		{key: wire.KeyListPartitionReassignments, handle: handleListPartitionReassignments, maxBytes: listRequest, factor: listFactor},
 		{key: wire.KeyOffsetDelete, handle: handleOffsetDelete, maxBytes: listRequest},
 		{key: wire.KeyDescribeQuorum, handle: handleDescribeQuorum, maxBytes: plainRequest},
 		{key: wire.KeyDescribeCluster, handle: handleDescribeCluster, maxBytes: plainRequest},

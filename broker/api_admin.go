@@ -31,6 +31,7 @@ type clusterAdmin interface {
 	AddPartitions(ctx context.Context, topics []controller.MorePartitions) ([]controller.TopicResult, error)
 	ElectLeaders(ctx context.Context, kind controller.ElectionKind, tps []fsm.TopicPartition) ([]controller.ElectionResult, error)
 	Quorum(ctx context.Context) (controller.Quorum, error)
+	Reassign(ctx context.Context, moves []controller.Move, resize bool) ([]controller.MoveResult, error)
 }
 
 // imageWith is an Image to look topics up in by name, for requests that change them:

@@ -27,6 +27,8 @@ type fakeCluster struct {
 	kind    controller.ElectionKind
 	answer  controller.TopicResult // for every topic and partition
 	quorum  controller.Quorum
+	moves   []controller.Move
+	resize  bool
 	err     error
 }
 
@@ -60,6 +62,13 @@ func (f *fakeCluster) Quorum(context.Context) (controller.Quorum, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.quorum, f.err
+}
+
+func (f *fakeCluster) Reassign(_ context.Context, moves []controller.Move, resize bool) ([]controller.MoveResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.moves, f.resize = append(f.moves, moves...), resize
+	return slices.Repeat([]controller.MoveResult{{Err: f.answer.Err, Msg: f.answer.Msg}}, len(moves)), f.err
 }
 
 // The rest of a fakeReplica, as the admin handlers see it: its log starts where it was

@@ -64,7 +64,8 @@
 //     contradict: acks 0 and 1, and reads; unless the whole ISR has answered on
 //     the feed within the session.
 //     It does no slot work either, and drops no member for it.
-//   - Files are deleted only on a tombstone of their topic id.
+//   - Files are deleted only on a tombstone of their topic id, or on a row of it that names the
+//     replicas and leaves this node out.
 //   - A node acts on being named a leader only under its own broker epoch.
 //
 // # Goroutines

@@ -25,13 +25,21 @@ const (
 // that a name is free before it is used again, and a deletion is confirmed only
 // when no removal is left. The reconciler owns it.
 type folderWork struct {
-	leaving []*storage.Log
+	leaving []leaving
 	buried  []fsm.TopicID
 	missing map[fsm.TopicPartition]*fsm.Topic
 
-	failedLeaving []*storage.Log
+	failedLeaving []leaving
 	failedMissing map[fsm.TopicPartition]*fsm.Topic
 	uncut         map[fsm.TopicPartition]bool // damaged logs that could not be cut
+}
+
+// leaving is the log of a replica that this node is to have no more.
+type leaving struct {
+	log *storage.Log
+	// out tells that a row left this node out. That licence to delete stays good when the topic
+	// is deleted meanwhile, and when the node is named again: it has no seat, and begins anew.
+	out bool
 }
 
 func newFolderWork() folderWork {
@@ -47,7 +55,14 @@ func (w *folderWork) make(tp fsm.TopicPartition, t *fsm.Topic) {
 	}
 }
 
-func (w *folderWork) remove(l *storage.Log) { w.leaving = append(w.leaving, l) }
+func (w *folderWork) remove(l *storage.Log, out bool) {
+	w.leaving = append(w.leaving, leaving{l, out})
+}
+
+// keeps tells that a log which is to be removed could not be yet.
+func (w *folderWork) keeps(l *storage.Log) bool {
+	return slices.ContainsFunc(w.failedLeaving, func(o leaving) bool { return o.log == l })
+}
 
 func (w *folderWork) bury(id fsm.TopicID) { w.buried = append(w.buried, id) }
 
@@ -93,7 +108,12 @@ func (r *reconciler) removeSome() {
 	w := &r.work
 	n := min(len(w.leaving), folderRound)
 	some := w.leaving[:n]
-	errs := sideBySide(n, func(i int) error { return r.discard(r.last, some[i]) })
+	errs := sideBySide(n, func(i int) error {
+		if some[i].out {
+			return r.delete(some[i].log)
+		}
+		return r.discard(r.last, some[i].log)
+	})
 	for i, err := range errs {
 		if err != nil {
 			r.log.Error("cannot remove a replica, will try again", "error", err)
@@ -152,6 +172,9 @@ func (r *reconciler) retry() {
 // earlier topic and makes room first.
 func (r *reconciler) create(im *fsm.Image, tp fsm.TopicPartition, name string) (*Partition, error) {
 	if old := r.dir.Log(name, tp.Partition); old != nil {
+		if r.work.keeps(old) {
+			return nil, fmt.Errorf("make the replica %s-%d: the folder that it had before is still there", name, tp.Partition)
+		}
 		if fsm.TopicID(old.ID()) == tp.Topic {
 			return newPartition(tp, old, r.env), nil
 		}
@@ -166,19 +189,35 @@ func (r *reconciler) create(im *fsm.Image, tp fsm.TopicPartition, name string) (
 	return newPartition(tp, l, r.env), nil
 }
 
-// discard removes a folder on a tombstone, and otherwise sets it aside.
+// discard removes a folder on a tombstone or on a row that leaves this node out, and
+// otherwise sets it aside.
 func (r *reconciler) discard(im *fsm.Image, l *storage.Log) error {
-	if _, buried := im.Tombstone(fsm.TopicID(l.ID())); buried {
-		if err := r.dir.Delete(l); err != nil {
-			return fmt.Errorf("delete the replica %s-%d: %w", l.Topic(), l.Partition(), err)
-		}
-		return nil
+	if _, buried := im.Tombstone(fsm.TopicID(l.ID())); buried || leavesOut(im, l, r.env.self) {
+		return r.delete(l)
 	}
 	r.log.Error("replica is not known to the cluster and was set aside", "topic", l.Topic(), "partition", l.Partition(), "dir", l.Dir())
 	if err := r.dir.Stray(l); err != nil {
 		return fmt.Errorf("set aside the replica %s-%d: %w", l.Topic(), l.Partition(), err)
 	}
 	return nil
+}
+
+func (r *reconciler) delete(l *storage.Log) error {
+	if err := r.dir.Delete(l); err != nil {
+		return fmt.Errorf("delete the replica %s-%d: %w", l.Topic(), l.Partition(), err)
+	}
+	return nil
+}
+
+// leavesOut tells whether im knows the partition that a log belongs to, by topic id, name
+// and number, and names other nodes for it.
+func leavesOut(im *fsm.Image, l *storage.Log, self fsm.BrokerID) bool {
+	t, known := im.Topic(fsm.TopicID(l.ID()))
+	if !known || t.Name != l.Topic() {
+		return false
+	}
+	s, ok := im.Partition(fsm.TopicPartition{Topic: t.ID, Partition: l.Partition()})
+	return ok && !slices.Contains(s.Replicas, self)
 }
 
 // sideBySide calls f for 0 to n-1 on a few goroutines and waits for all.

@@ -52,6 +52,7 @@ type replicaMetrics struct {
 	underReplicated prometheus.Gauge
 	underMinISR     prometheus.Gauge
 	recovering      prometheus.Gauge
+	reassigning     prometheus.Gauge
 	isrShrinks      prometheus.Counter
 	isrExpands      prometheus.Counter
 	truncations     prometheus.Counter
@@ -128,6 +129,7 @@ func newReplicaMetrics(r registrar) replicaMetrics {
 		underReplicated: r.gauge("partitions_under_replicated", "Partitions led here whose ISR lacks a replica."),
 		underMinISR:     r.gauge("partitions_under_min_isr", "Partitions led here whose ISR is below the effective min ISR."),
 		recovering:      r.gauge("partitions_recovering", "Partitions led here by a leader that was chosen at the risk of loss, whose ISR is not full yet."),
+		reassigning:     r.gauge("partitions_reassigning", "Partitions led here whose replicas are being reassigned."),
 		isrShrinks:      r.counter("isr_shrinks_total", "ISR changes that removed a replica, proposed here and committed."),
 		isrExpands:      r.counter("isr_expands_total", "ISR changes that added a replica, proposed here and committed."),
 		truncations:     r.counter("truncations_total", "Truncations of a replica's log to follow its leader."),

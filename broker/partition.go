@@ -56,6 +56,7 @@ type Partition struct {
 	source   *follower    // that feeds this replica; nil while none does
 	corrupt  batch.Offset // a batch that a follower showed to be broken on this disk; -1 when none
 	uncut    bool         // it was told that the log is damaged and cannot be cut yet
+	left     error        // what clients are told once role is roleGone
 }
 
 func newPartition(tp fsm.TopicPartition, l *storage.Log, env *environment) *Partition {
@@ -129,7 +130,7 @@ func (p *Partition) Append(b batch.Batch, acks int16) (Ticket, error) {
 func (p *Partition) mayAppendLocked(acks int16) error {
 	switch {
 	case p.role == roleGone:
-		return errUnknownPartition
+		return p.left
 	case p.role != roleLeader:
 		return errNotLeader
 	case acks == -1 && p.lead.BelowMinISR():

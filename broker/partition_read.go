@@ -96,7 +96,7 @@ func (p *Partition) serveLocked(leaderEpoch batch.Epoch) (served, error) {
 func (p *Partition) epochErrorLocked(leaderEpoch batch.Epoch) error {
 	switch {
 	case p.role == roleGone:
-		return errUnknownPartition
+		return p.left
 	case leaderEpoch != batch.NoEpoch && leaderEpoch < p.epoch:
 		return errFencedEpoch
 	case leaderEpoch > p.epoch:

@@ -99,11 +99,12 @@ func (p *Partition) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seate
 	return true, whole
 }
 
-// leave ends the replica's last role, before its folder is renamed.
-func (p *Partition) leave() {
+// leave ends the replica's last role, before its folder is renamed. Clients that still have
+// hold of it are told why: the partition is gone, or it lives on other nodes.
+func (p *Partition) leave(why error) {
 	p.mu.Lock()
 	ended := p.endEpochLocked()
-	p.role, p.leader = roleGone, fsm.NoBroker
+	p.role, p.leader, p.left = roleGone, fsm.NoBroker, why
 	p.mu.Unlock()
 	ended.close(p)
 }

@@ -488,7 +488,7 @@ func TestRemovedReplicaAnswersNobody(t *testing.T) {
 	s.host(1, 2, 3)
 	done := wait(t.Context(), s.mustAppend(-1, "a"))
 	s.parked(1)
-	s.p.leave()
+	s.p.leave(errUnknownPartition)
 	s.wantErr("waiting produce", <-done, errNotLeader)
 	_, err := s.append(1, "b")
 	s.wantErr("append", err, errUnknownPartition)

@@ -30,9 +30,11 @@ type images interface {
 // between two rounds a newer Image is looked at, so that a large topic does not
 // hold up a failover.
 //
-// A folder is deleted only on a tombstone of its topic id. One whose topic the
-// Image does not know is renamed aside and reported: silence is never a reason
-// to delete.
+// A folder is deleted on a tombstone of its topic id, or on a row of that topic id which
+// names the replicas and leaves this node out. One whose topic or partition the Image does
+// not know is renamed aside and reported: silence is never a reason to delete. Unlike a
+// tombstone, a row may name this node again later. So no row of the past is believed: a
+// start waits for all that the controller knows, and from then on Images only advance.
 type reconciler struct {
 	env      *environment
 	images   images
@@ -214,9 +216,13 @@ func (r *reconciler) removeReplicas(d fsm.Delta) bool {
 		if p := r.replicas.Get(pd.TP); p != nil {
 			touched = true
 			r.follows.drop(p)
-			p.leave()
+			why := errUnknownPartition
+			if pd.New != nil {
+				why = errNotLeader
+			}
+			p.leave(why)
 			r.replicas.remove(pd.TP)
-			r.work.remove(p.log)
+			r.work.remove(p.log, pd.New != nil)
 		}
 	}
 	for _, t := range d.Buried {
@@ -366,15 +372,18 @@ func (r *reconciler) countISR(pd fsm.PartitionDelta) {
 
 // measure sets the gauges of this node's replicas.
 func (r *reconciler) measure(im *fsm.Image) {
-	var hosted, leading, lacking, below, recovering int
+	var hosted, leading, lacking, below, recovering, moving int
 	for _, s := range im.Hosted(r.env.self) {
 		hosted++
 		if s.Leader != r.env.self {
 			continue
 		}
 		leading++
-		if len(s.ISR) < len(s.Replicas) {
+		if lacks(s) {
 			lacking++
+		}
+		if s.Reassigning() {
+			moving++
 		}
 		if len(s.ISR) < int(s.MinISR) {
 			below++
@@ -389,4 +398,12 @@ func (r *reconciler) measure(im *fsm.Image) {
 	m.underReplicated.Set(float64(lacking))
 	m.underMinISR.Set(float64(below))
 	m.recovering.Set(float64(recovering))
+	m.reassigning.Set(float64(moving))
+}
+
+// lacks tells whether the ISR lacks a replica. One that is being added was promised to nobody.
+func lacks(s fsm.Partition) bool {
+	return slices.ContainsFunc(s.Replicas, func(id fsm.BrokerID) bool {
+		return !slices.Contains(s.ISR, id) && !slices.Contains(s.Adding, id)
+	})
 }

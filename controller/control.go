@@ -275,6 +275,8 @@ func (n *Node) decide(ctx context.Context, req request) (reply, error) {
 		return t.electLeadersAsked(ctx, r)
 	case *quorumRequest:
 		return t.quorum(ctx)
+	case *reassignRequest:
+		return t.reassign(ctx, r)
 	}
 	panic(fmt.Sprintf("BUG: no way to decide %T", req))
 }

@@ -41,6 +41,7 @@ type term struct {
 	probing   map[fsm.BrokerID]bool
 	agree     map[fsm.BrokerID]bool // whether a broker's Image was last found equal to ours
 	elected   *fsm.Image            // the Image that elections were last made from
+	moved     *fsm.Image            // the Image that complete reassignments were last looked for in
 	recovery  *elect.Recovery
 	handedOff time.Time
 }
@@ -162,6 +163,9 @@ func (t *term) act() (time.Duration, error) {
 		return 0, err
 	}
 	if err := t.electLeaders(); err != nil {
+		return 0, err
+	}
+	if err := t.finishMoves(); err != nil {
 		return 0, err
 	}
 	if slots := slotChanges(t.n.Image()); len(slots) > 0 {

@@ -13,6 +13,7 @@
 //	connection to the leader ends, or can not be made ─ redials refused ─ other voters refused ─ election
 //	heartbeat, register, stop ─ the term's loop ─ facts ─ Raft ─ Image on every node
 //	Image ─ Changed ─ the term's loop (elections) and the brokers' reconcilers
+//	Reassign ─ the term's loop ─ replicas that come ─ Raft ─ in sync ─ the term's loop ─ replicas that go
 //	elect.Recovery ─ questions to brokers, where their logs end ─ answers ─ leaders at the risk of loss
 //
 // OpenSurvivor and Recover work on the folder of a stopped node, for a cluster that lost its

@@ -100,7 +100,7 @@ func (t *term) planGrowth(im *fsm.Image, topic *fsm.Topic, m MorePartitions) (*f
 		return nil, failed(wire.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but %d assignment(s) were specified.", more, len(m.Assignment))
 	}
 	first, _ := im.Partition(fsm.TopicPartition{Topic: topic.ID})
-	rf := len(first.Replicas)
+	rf := len(first.Target())
 	placed, res := placeMore(im, topic, m, int(more), rf)
 	if res.Err != wire.None {
 		return nil, res

@@ -31,6 +31,8 @@ const (
 	// These are asked by one voter of another.
 	opGone  op = 14
 	opHeard op = 15
+
+	opReassign op = 16
 )
 
 // status is the outcome of a call, before its body.
@@ -91,6 +93,8 @@ func newRequest(o op) request {
 		return &goneRequest{}
 	case opHeard:
 		return &heardRequest{}
+	case opReassign:
+		return &reassignRequest{}
 	}
 	return nil
 }
@@ -116,6 +120,8 @@ func newReply(o op) reply {
 		return &goneReply{}
 	case opHeard:
 		return &heardReply{}
+	case opReassign:
+		return &reassignReply{}
 	case opStop, opRefused, opSync:
 		return &indexReply{}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirmq/weir/controller/elect"
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/wire"
 	"github.com/weirmq/weir/wire/codec"
 )
 
@@ -105,6 +106,8 @@ func TestCallsRoundTrip(t *testing.T) {
 		{opStop, &stopRequest{id: 1, epoch: 2}, &indexReply{index: 1 << 40}},
 		{opRefused, &refusedRequest{id: 1}, &indexReply{}},
 		{opSync, &syncRequest{}, &indexReply{index: 9}},
+		{opReassign, &reassignRequest{moves: []Move{{TP: fsm.TopicPartition{Topic: fsm.TopicID{1}, Partition: 4}, To: []fsm.BrokerID{2, 3}}, {Cancel: true}}, resize: true},
+			&reassignReply{index: 7, results: []MoveResult{{Err: wire.NoReassignmentInProgress, Msg: "m"}, {}}}},
 		{opLogEnds, &logEndsRequest{id: 1, epoch: 2, index: 3, tps: []fsm.TopicPartition{{Topic: fsm.TopicID{1}, Partition: 4}}},
 			&logEndsReply{answers: []elect.Answer{{TP: fsm.TopicPartition{Topic: fsm.TopicID{1}, Partition: 4}, End: elect.LogEnd{Broker: 1, Epoch: -1, End: 5, Damaged: true}, Epoch: 2}}}},
 	} {
