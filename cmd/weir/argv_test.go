@@ -25,6 +25,8 @@ func TestNormalise(t *testing.T) {
 		{"topic describe foo -b h:1", "topic describe -b h:1 -- foo"},
 		{"topic delete foo --yes -b h:1", "topic delete --yes -b h:1 -- foo"},
 		{"topic delete -y foo", "topic delete -y -- foo"},
+		{"partition move foo --to 1,2,3 -w", "partition move --to 1,2,3 -w -- foo"},
+		{"partition move foo -p 0:1,2 -p 1:2,1", "partition move -p 0:1,2 -p 1:2,1 -- foo"},
 		{"produce foo", "produce -- foo"},
 		{"produce foo -z zstd --acks all", "produce -z zstd --acks all -- foo"},
 		{"produce -p 2 foo -H a:b -H c:d", "produce -p 2 -H a:b -H c:d -- foo"},

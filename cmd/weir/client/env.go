@@ -31,7 +31,7 @@ type Env struct {
 
 // Commands returns the client verbs.
 func (e *Env) Commands() []*cli.Command {
-	return []*cli.Command{e.topicCommand(), e.produceCommand(), e.consumeCommand(), e.groupCommand(), e.clusterCommand(), e.benchCommand()}
+	return []*cli.Command{e.topicCommand(), e.produceCommand(), e.consumeCommand(), e.groupCommand(), e.partitionCommand(), e.clusterCommand(), e.benchCommand()}
 }
 
 // connectionFlags are on every client verb.

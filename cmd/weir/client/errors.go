@@ -71,6 +71,10 @@ func explainCode(what string, ke *kerr.Error) *Error {
 		advice = "; add --if-not-exists to accept that"
 	case kerr.InvalidReplicationFactor:
 		advice = "; give a replication factor (-r) that the number of nodes allows, see 'weir cluster info'"
+	case kerr.InvalidReplicaAssignment:
+		advice = "; see 'weir cluster info' for the nodes there are"
+	case kerr.NoReassignmentInProgress:
+		advice = "; see 'weir partition status'"
 	case kerr.GroupIDNotFound:
 		code, advice = ExitNotFound, "; see 'weir group list'"
 	case kerr.NonEmptyGroup, kerr.UnknownMemberID, kerr.RebalanceInProgress, kerr.GroupSubscribedToTopic:
