@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/weirmq/weir/controller"
 	"github.com/weirmq/weir/fsm"
@@ -85,8 +86,11 @@ func (s *server) alterConfigs(ctx context.Context, resources []alteredResource, 
 			r.err = refused(wire.InvalidRequest, "the request has this resource more than once")
 		}
 		t, err := alterable(im, r)
-		if err != nil {
+		switch {
+		case err != nil:
 			fail(i, err)
+			continue
+		case t == nil:
 			continue
 		}
 		wanted = append(wanted, controller.TopicAlteration{ID: t.ID, Ops: r.ops, Whole: r.whole, ValidateOnly: validateOnly})
@@ -117,11 +121,21 @@ func topicNames(resources []alteredResource) iter.Seq[string] {
 	}
 }
 
-// alterable is the topic that a change is about, or why there is none.
+// throttleRates are the configs of a node by which Kafka slows the copying of replicas down.
+var throttleRates = [...]string{"leader.replication.throttled.rate", "follower.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"}
+
+// alterable is the topic that a change is about, or why there is none. There is neither where
+// configs of a node are to be deleted: a node has none but those that it was started with, so
+// that they are gone already. Kafka's tools do that when replicas have moved.
 func alterable(im *fsm.Image, r alteredResource) (*fsm.Topic, error) {
+	sets := func(o fsm.ConfigOp) bool { return o.Op != fsm.DeleteConfig }
 	switch {
 	case r.err != nil:
 		return nil, r.err
+	case r.kind == wire.ResourceBroker && !slices.ContainsFunc(r.ops, sets):
+		return nil, nil
+	case r.kind == wire.ResourceBroker && slices.ContainsFunc(r.ops, func(o fsm.ConfigOp) bool { return sets(o) && slices.Contains(throttleRates[:], o.Name) }):
+		return nil, refused(wire.InvalidConfig, "the copying of replicas is not throttled here: leave the throttle out, and move some partitions at a time")
 	case r.kind == wire.ResourceBroker:
 		return nil, refused(wire.InvalidRequest, "a node reads its configuration when it starts: change it there and restart the node")
 	case r.kind != wire.ResourceTopic:

@@ -234,6 +234,38 @@ func TestIncrementalAlterConfigsHandler(t *testing.T) {
 	})
 }
 
+// TestNodeConfigsToDelete: Kafka's tools take throttles away that nobody has set, and fail
+// where that is refused.
+func TestNodeConfigsToDelete(t *testing.T) {
+	ts := newTestServer(t, nil)
+	ask := func(op kmsg.IncrementalAlterConfigOp, names ...string) string {
+		res := kmsg.NewIncrementalAlterConfigsRequestResource()
+		res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeBroker, "2"
+		for _, name := range names {
+			res.Configs = append(res.Configs, kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: name, Op: op, Value: kmsg.StringPtr("1")})
+		}
+		r := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		r.Resources = append(r.Resources, res)
+		got := ts.dial().ask(r).(*kmsg.IncrementalAlterConfigsResponse).Resources[0]
+		if got.ErrorMessage == nil {
+			return wire.Code(got.ErrorCode).Name()
+		}
+		return wire.Code(got.ErrorCode).Name() + " " + *got.ErrorMessage
+	}
+	if got := ask(kmsg.IncrementalAlterConfigOpDelete, throttleRates[:]...); got != "NONE" {
+		t.Errorf("delete: %s", got)
+	}
+	if got := ask(kmsg.IncrementalAlterConfigOpSet, throttleRates[0]); !strings.HasPrefix(got, "INVALID_CONFIG") || !strings.Contains(got, "not throttled here") {
+		t.Errorf("set a throttle: %s", got)
+	}
+	if got := ask(kmsg.IncrementalAlterConfigOpSet, "num.io.threads"); !strings.HasPrefix(got, "INVALID_REQUEST") || !strings.Contains(got, "restart the node") {
+		t.Errorf("set another: %s", got)
+	}
+	if len(ts.cluster.altered) != 0 {
+		t.Errorf("the controller was asked for %+v", ts.cluster.altered)
+	}
+}
+
 func TestListConfigResourcesHandler(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.topic("t", nil, selfID)

@@ -14,6 +14,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/weirmq/weir/integration/cluster"
 )
 
 // java is Kafka's own tools: the folder of their jars.
@@ -235,6 +239,85 @@ func TestJavaAdmin(t *testing.T) {
 	topics(nil, "--delete", "--topic", "ledger")
 	if out := j.run(ctx, t, "TopicCommand", append(at, "--list")...); strings.Contains(out, "ledger") {
 		t.Errorf("the deleted topic is listed:\n%s", out)
+	}
+}
+
+// TestJavaReassign moves replicas with Kafka's own tool.
+func TestJavaReassign(t *testing.T) {
+	j := findJava(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := startNodes(ctx, t, 5)
+	at := []string{"--bootstrap-server", strings.Join(c.Brokers(), ",")}
+	j.run(ctx, t, "TopicCommand", append(at, "--create", "--topic", "ledger", "--replica-assignment", "1:2:3,2:3:1,3:1:2")...)
+	j.run(ctx, t, "VerifiableProducer", append(at, "--topic", "ledger", "--max-messages", "300")...)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const command = "reassign.ReassignPartitionsCommand"
+	topics := file("topics", `{"topics":[{"topic":"ledger"}],"version":1}`)
+	out := j.run(ctx, t, command, append(at, "--generate", "--topics-to-move-json-file", topics, "--broker-list", "3,4,5")...)
+	_, proposed, ok := strings.Cut(out, "Proposed partition reassignment configuration\n")
+	if !ok {
+		t.Fatalf("nothing is proposed:\n%s", out)
+	}
+	plan := file("plan", proposed)
+	j.want(ctx, t, []string{`Successfully started partition reassignments? for ledger-0,ledger-1,ledger-2`}, command, append(at, "--execute", "--reassignment-json-file", plan)...)
+	for all := regexp.MustCompile(`(?s)ledger-0 is completed.*ledger-1 is completed.*ledger-2 is completed.*Clearing broker-level throttles.*Clearing topic-level throttles`); ; {
+		out := j.run(ctx, t, command, append(at, "--verify", "--reassignment-json-file", plan)...) // takes a second
+		if all.MatchString(out) {
+			break
+		}
+		if ctx.Err() != nil || t.Failed() {
+			t.Fatalf("the reassignment is not complete:\n%s", out)
+		}
+	}
+	j.want(ctx, t, []string{`No partition reassignments found`}, command, append(at, "--list")...)
+	described := j.run(ctx, t, "TopicCommand", append(at, "--describe", "--topic", "ledger")...)
+	if rows := regexp.MustCompile(`Leader: [345]\s+Replicas: [345],[345],[345]\s+Isr: [345],[345],[345]\s`).FindAllString(described, -1); len(rows) != 3 {
+		t.Errorf("%d of 3 partitions are where they were moved to:\n%s", len(rows), described)
+	}
+
+	// A move to a node that is away goes on until it is cancelled. The tool itself wants all
+	// nodes to be there when it begins, and when it takes throttles away.
+	if err := c.Node(1).Kill(); err != nil {
+		t.Fatal(err)
+	}
+	at[1] = strings.Join(c.Brokers()[2:], ",")
+	moveTo(ctx, t, c, "ledger", 0, 3, 4, 1)
+	back := file("back", `{"version":1,"partitions":[{"topic":"ledger","partition":0,"replicas":[3,4,1]}]}`)
+	j.want(ctx, t, []string{`ledger-0: replicas: 3,4,1,5. adding: 1. removing: 5`}, command, append(at, "--list")...)
+	j.want(ctx, t, []string{`Adding Replicas: 1\s+Removing Replicas: 5`}, "TopicCommand", append(at, "--describe", "--topic", "ledger")...)
+	j.want(ctx, t, []string{`ledger-0 is still in progress`}, command, append(at, "--verify", "--preserve-throttles", "--reassignment-json-file", back)...)
+	j.want(ctx, t, []string{`Successfully cancelled partition reassignments? for: ledger-0`}, command, append(at, "--cancel", "--preserve-throttles", "--reassignment-json-file", back)...)
+	j.want(ctx, t, []string{`No partition reassignments found`}, command, append(at, "--list")...)
+}
+
+// moveTo asks for replicas of a partition as a program does.
+func moveTo(ctx context.Context, t *testing.T, c *cluster.Cluster, topic string, partition int32, to ...int32) {
+	t.Helper()
+	cl, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	req := kadm.AlterPartitionAssignmentsReq{}
+	req.Assign(topic, partition, to)
+	for {
+		got, err := kadm.NewClient(cl).AlterPartitionAssignments(ctx, req)
+		if err == nil && got.Error() == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("move %s-%d to %v: %v, %v", topic, partition, to, err, got.Error())
+		case <-time.After(100 * time.Millisecond): // the controller may have been on the node that was killed
+		}
 	}
 }
 

@@ -93,12 +93,18 @@ func newJourney(t *testing.T, c client) *journey {
 // startCluster starts three nodes and shows the ends of their logs when the test fails.
 func startCluster(ctx context.Context, t *testing.T, extra ...string) *cluster.Cluster {
 	t.Helper()
+	return startNodes(ctx, t, 3, extra...)
+}
+
+// startNodes is startCluster with another number of nodes.
+func startNodes(ctx context.Context, t *testing.T, n int, extra ...string) *cluster.Cluster {
+	t.Helper()
 	dir := t.TempDir()
 	bin, err := cluster.Build(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.New(bin, dir, 3, extra...)
+	c, err := cluster.New(bin, dir, n, extra...)
 	if err != nil {
 		t.Fatal(err)
 	}
