@@ -255,6 +255,53 @@ func TestFoldersOfMovedReplicasAtStart(t *testing.T) {
 	}
 }
 
+// TestReplicaThatComesAgainLacksNothing: a node was killed before its checkpoints forgot a
+// replica that had moved away, and has the replica again when it starts. Of one that is being
+// added nothing is missing; of a full one everything is.
+func TestReplicaThatComesAgainLacksNothing(t *testing.T) {
+	for name, added := range map[string]bool{"added": true, "full": false} {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewMem(1)
+			im := newPublished(t)
+			im.broker(t, 1)
+			two := im.broker(t, 2)
+			im.must(t, sharedTopic(1, "t"))
+			tp := fsm.TopicPartition{Topic: fsm.TopicID{1}}
+			dir, err := storage.OpenDir(fsys, "data", storage.DefaultOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := dir.Create("t", 0, storage.ID{1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.AppendLeader(testBatch("x"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(dir.Close(nil), fsys.RemoveAll("data/t-0")); err != nil {
+				t.Fatal(err)
+			}
+			if added {
+				moveAway(t, im, two, tp)
+				move(t, im.Image, func(c fsm.Command) fsm.Result { return im.must(t, c) }, tp, 2, 1)
+			}
+			if dir, err = storage.OpenDir(fsys, "data", storage.DefaultOptions()); err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close(nil) //nolint:errcheck // the test is over
+			env := &environment{self: 1, epoch: func() fsm.BrokerEpoch { return 1 }, image: im.Image, replicas: newPartitions()}
+			r := newReconciler(env, im, dir, nil, nil, newKeeper(env, im, nil, hclog.NewNullLogger()), hclog.NewNullLogger())
+			if err := r.adopt(im.Image()); err != nil {
+				t.Fatal(err)
+			}
+			unsure := r.recall(im.Image())
+			if p := r.replicas.Get(tp); len(unsure) > 0 || (p == nil) != added || p != nil && p.log.Damaged() == nil {
+				t.Errorf("unsure %v, replica %v", unsure, p)
+			}
+		})
+	}
+}
+
 // reassign asks for the replicas of a partition, none to cancel, until somebody answers.
 func (o *operator) reassign(topic string, to ...fsm.BrokerID) error {
 	o.Helper()

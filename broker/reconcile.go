@@ -117,6 +117,9 @@ func (r *reconciler) recall(im *fsm.Image) []fsm.TopicPartition {
 		if !ok {
 			panic(fmt.Sprintf("BUG: partition %v without a topic", tp))
 		}
+		if promisedNothing(s, r.env.self) {
+			continue // it may have been one before, with a folder of which a checkpoint still tells
+		}
 		if l, lost := r.dir.OpenLost(t.Name, tp.Partition, storage.ID(tp.Topic)); lost {
 			r.replicas.put(newPartition(tp, l, r.env))
 		} else if s.Seated(r.env.self) && len(s.Replicas) > 1 {
@@ -125,6 +128,11 @@ func (r *reconciler) recall(im *fsm.Image) []fsm.TopicPartition {
 	}
 	r.dir.ForgetLost()
 	return unsure
+}
+
+// promisedNothing tells whether a replica is being added and has not been in the ISR yet.
+func promisedNothing(s fsm.Partition, id fsm.BrokerID) bool {
+	return slices.Contains(s.Adding, id) && !s.Seated(id) && !slices.Contains(s.LastMembers, id)
 }
 
 // start gives every replica its role by im, an Image that is not older than that of recall.

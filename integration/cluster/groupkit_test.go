@@ -51,12 +51,18 @@ func timeOf(t *testing.T, name string, short time.Duration) time.Duration {
 // startThree starts three nodes that end with the test; their logs are shown if it fails.
 func startThree(ctx context.Context, t *testing.T, extra ...string) *Cluster {
 	t.Helper()
+	return startNodes(ctx, t, 3, extra...)
+}
+
+// startNodes is startThree with another number of nodes.
+func startNodes(ctx context.Context, t *testing.T, n int, extra ...string) *Cluster {
+	t.Helper()
 	dir := t.TempDir()
 	bin, err := Build(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(bin, dir, 3, extra...)
+	c, err := New(bin, dir, n, extra...)
 	if err != nil {
 		t.Fatal(err)
 	}
