@@ -96,8 +96,8 @@ func (r *Run) coordinator(ctx context.Context) *host.Host {
 	return r.cluster.Host(answer.Coordinators[0].NodeID)
 }
 
-// whole returns nil when every host that may run is a broker and every partition has a
-// leader and all its replicas there in sync.
+// whole returns nil when every host that may run is a broker, every partition has a leader,
+// as many replicas as it was made with, all of them there in sync, and nothing is on the move.
 func (r *Run) whole(ctx context.Context) error {
 	m, err := r.metadata(ctx)
 	if err != nil {
@@ -112,9 +112,13 @@ func (r *Run) whole(ctx context.Context) error {
 			if p.Leader < 0 || len(p.ISR) < len(want) {
 				return fmt.Errorf("%s-%d has leader %d and %v of %v in sync", *t.Topic, p.Partition, p.Leader, p.ISR, p.Replicas)
 			}
+			if n := replicas(r.options.Nodes); len(p.Replicas) < n {
+				r.regrow(ctx)
+				return fmt.Errorf("%s-%d is on %v, and was to have %d replicas", *t.Topic, p.Partition, p.Replicas, n)
+			}
 		}
 	}
-	return nil
+	return r.still(ctx)
 }
 
 // awaitWhole waits until the cluster is whole.

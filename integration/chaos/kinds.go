@@ -71,6 +71,7 @@ func Kinds() []Kind {
 		{Name: "wipe-live", About: "all partition folders are removed under a running node", Targets: one, Whole: true, inflict: wipeLive},
 		{Name: "roll", About: "SIGTERM and restart of each node in turn", Targets: cluster, Mild: true, inflict: roll},
 		{Name: "elect", About: "leaders move away with a SIGTERM, and back by an election", Targets: cluster, Mild: true, inflict: elect},
+		{Name: "reassign", About: "replicas move to other nodes, or go and come back", Targets: cluster, Mixes: true, Mild: true, inflict: reassign},
 		{Name: "churn", About: "a topic is deleted and made again, with a node cut off", Targets: one, Mild: true, inflict: churn},
 		{Name: "disk-full", About: "no room on the disk", Targets: one, Needs: Machines, inflict: diskFull},
 		{Name: "disk-dead", About: "every call of the disk fails", Targets: one, Needs: Machines, Whole: true, inflict: diskDead},

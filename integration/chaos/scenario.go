@@ -14,6 +14,8 @@ type Scenario struct {
 	Name  string
 	About string
 	Needs Need
+	// Nodes is how many it takes at least; 0 for any number.
+	Nodes int
 	// Loopback tells that it needs the proxies in front of the peer ports.
 	Loopback bool
 	// Configs are set for every topic.
@@ -43,7 +45,7 @@ func Scenarios() []Scenario {
 		{Name: "S11", About: "wall clocks leap and flicker, one and all", play: clocksEverywhere},
 		{Name: "S12", About: "a coordinator freezes, is succeeded and wakes; an old generation commits", play: coordinators},
 		{Name: "S13", About: "controllers are cut off and frozen while topics come and go", play: controllers},
-		{Name: "S14", About: "replicas move under fire", Missing: "reassignment of replicas"},
+		{Name: "S14", About: "replicas move while nodes that get them are killed, leaders stop in order, and moves are cancelled", Nodes: 5, play: moveUnderFire},
 		{Name: "S15", About: "logs are trimmed while leaders are killed (compacted ones are cut once there are any)", play: trimUnderFire},
 		{Name: "S16", About: "consumers read from followers while leaders are killed", play: followerReads},
 		{Name: "power-fsync", About: "the power fails everywhere at once, twenty times; topics have durability fsync", Needs: Machines, Configs: durable("fsync"), play: powerFails},

@@ -121,6 +121,7 @@ func (s *settings) prepare() error {
 	if err != nil {
 		return err
 	}
+	s.Nodes = max(s.Nodes, scenario.Nodes)
 	needs := map[bool]string{scenario.Loopback: "loopback", scenario.Needs == chaos.Machines: "hosts"}[true]
 	if needs != "" && s.network != "auto" && s.network != needs {
 		return fmt.Errorf("scenario %s needs -net %s", s.Scenario, needs)
