@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/weirmq/weir/controller/elect"
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/integration/seeds"
 	"github.com/weirmq/weir/wire/batch"
 )
 
@@ -93,11 +95,17 @@ func drawReplicas(t *rapid.T, im *fsm.Image) fsm.Command {
 	var c fsm.ChangeReplicas
 	for _, tp := range drawPartitions(t, im) {
 		p, _ := im.Partition(tp)
-		switch rapid.SampledFrom([]string{"reassign", "finish", "finish", "cancel", "lists"}).Draw(t, "replicas") {
+		kinds := []string{"reassign", "reassign", "lists"}
+		if p.Reassigning() {
+			kinds = []string{"reassign", "finish", "cancel", "lists", "leave", "leave"}
+		}
+		switch rapid.SampledFrom(kinds).Draw(t, "replicas") {
 		case "reassign":
-			if item, err := elect.Reassign(im, tp, rapid.SliceOfNDistinct(rapid.Custom(drawBroker), 1, 4, rapid.ID).Draw(t, "target")); err == nil {
+			if item, err := elect.Reassign(im, tp, drawTarget(t, im)); err == nil {
 				c.Items = append(c.Items, item)
 			}
+		case "leave":
+			c.Items = append(c.Items, drawLeave(t, tp, p))
 		case "finish":
 			if item, ok := elect.FinishReassignment(im, tp); ok {
 				c.Items = append(c.Items, item)
@@ -108,6 +116,34 @@ func drawReplicas(t *rapid.T, im *fsm.Image) fsm.Command {
 			}
 		default:
 			c.Items = append(c.Items, drawLists(t, tp, p))
+		}
+	}
+	return c
+}
+
+// drawTarget draws replicas for a partition, of brokers that are registered.
+func drawTarget(t *rapid.T, im *fsm.Image) []fsm.BrokerID {
+	target := []fsm.BrokerID{}
+	for b := range im.Brokers() {
+		if rapid.Bool().Draw(t, "replica") {
+			target = append(target, b.ID)
+		}
+	}
+	return target
+}
+
+// drawLeave lets all that are to leave go at once, safe or not.
+func drawLeave(t *rapid.T, tp fsm.TopicPartition, p fsm.Partition) fsm.ReplicaChange {
+	c := fsm.ReplicaChange{TP: tp, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Target(), Leader: p.Leader}
+	if rapid.Bool().Draw(t, "cancel") {
+		c.Replicas = p.Current()
+	}
+	if !slices.Contains(c.Replicas, c.Leader) {
+		c.Leader = fsm.NoBroker
+		for _, id := range p.ISR {
+			if slices.Contains(c.Replicas, id) {
+				c.Leader = id
+			}
 		}
 	}
 	return c
@@ -225,4 +261,72 @@ func checkReassign(t *rapid.T, im *fsm.Image) {
 			t.Fatalf("%+v can not be cancelled: %v", p, err)
 		}
 	}
+}
+
+// TestRandomReassignments lets the replicas of one partition come and go while its brokers
+// do, with the checks of TestRandomCommands.
+func TestRandomReassignments(t *testing.T) {
+	seeds.Alone(t)
+	rapid.Check(t, func(t *rapid.T) {
+		im, held, index := fsm.NewImage(), holders{}, uint64(0)
+		apply := func(c fsm.Command) {
+			index++
+			next, r := fsm.Apply(im, index, c)
+			verifyQuick(t, im, next)
+			checkGuards(t, im, next, c, r)
+			checkEpochs(t, im, next)
+			held.follow(t, im, next, c, r)
+			checkElection(t, next)
+			checkReassign(t, next)
+			im = next
+		}
+		for id := fsm.BrokerID(1); id <= 5; id++ {
+			apply(fsm.RegisterBroker{ID: id, Folder: [16]byte{byte(id)}, Process: [16]byte{byte(id)}, BootID: "x"})
+			apply(fsm.UnfenceBroker{ID: id, Epoch: fsm.BrokerEpoch(index)})
+		}
+		apply(fsm.CreateTopic{ID: topicID("t"), Name: "t", Partitions: []fsm.NewPartition{{Replicas: []fsm.BrokerID{1, 2, 3}, ISR: []fsm.BrokerID{1, 2, 3}, Leader: 1}}})
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			apply(drawMove(t, im))
+		}
+		verify(t, im, im)
+	})
+}
+
+// drawMove draws what may happen to the partition of TestRandomReassignments.
+func drawMove(t *rapid.T, im *fsm.Image) fsm.Command {
+	tp := fsm.TopicPartition{Topic: topicID("t")}
+	p, _ := im.Partition(tp)
+	b := rapid.SampledFrom(slices.Collect(im.Brokers())).Draw(t, "broker")
+	switch rapid.SampledFrom([]string{"replicas", "replicas", "join", "join", "confirm", "drop", "fence", "unfence", "elect", "register", "alter"}).Draw(t, "move") {
+	case "replicas":
+		return drawReplicas(t, im)
+	case "join":
+		return drawMembers(im, tp, p, func(fsm.BrokerID) bool { return true })
+	case "confirm":
+		return drawMembers(im, tp, p, func(id fsm.BrokerID) bool { return slices.Contains(p.ISR, id) })
+	case "drop":
+		return drawMembers(im, tp, p, func(id fsm.BrokerID) bool { return slices.Contains(p.ISR, id) && id != b.ID })
+	case "fence":
+		return fsm.FenceBroker{ID: b.ID, Epoch: b.Epoch}
+	case "unfence":
+		return fsm.UnfenceBroker{ID: b.ID, Epoch: b.Epoch}
+	case "register":
+		return drawRegister(t, im)
+	case "alter":
+		return drawAlter(t, im)
+	}
+	return fsm.ChangeLeaders{Items: elect.Leaders(im)}
+}
+
+// drawMembers is the wish of the leader to have those replicas in the ISR that are able to and
+// that in names. It says that it confirms them.
+func drawMembers(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, in func(fsm.BrokerID) bool) fsm.Command {
+	b, _ := im.Broker(p.Leader)
+	item := fsm.ISRChange{TP: tp, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Confirms: true}
+	for _, id := range p.Replicas {
+		if m, _ := im.Broker(id); id == p.Leader || m.Eligible() && in(id) {
+			item.ISR = append(item.ISR, fsm.Member{ID: id, Epoch: m.Epoch})
+		}
+	}
+	return fsm.ChangeISR{Proposer: p.Leader, BrokerEpoch: b.Epoch, Items: []fsm.ISRChange{item}}
 }

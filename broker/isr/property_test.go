@@ -26,6 +26,7 @@ type machine struct {
 	attempts map[fsm.BrokerID]bool
 	inFlight *isr.Change
 	possible []*isr.Change // proposals that may still be applied at this partition epoch
+	settled  batch.Offset  // where the log ended when this partition epoch was installed
 }
 
 func (m *machine) live(id fsm.BrokerID) (fsm.BrokerEpoch, bool) {
@@ -38,7 +39,7 @@ func (m *machine) member(id fsm.BrokerID) isr.Member {
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
-		now: time.Unix(1_000_000, 0), end: 20, flushed: 20, hw: 10, brokers: make(map[fsm.BrokerID]broker),
+		now: time.Unix(1_000_000, 0), end: 20, flushed: 20, hw: 10, settled: 20, brokers: make(map[fsm.BrokerID]broker),
 		counted: make(map[fsm.BrokerID]isr.Position), attempts: make(map[fsm.BrokerID]bool),
 	}
 	for id := fsm.BrokerID(1); id <= 4; id++ {
@@ -104,6 +105,9 @@ func (m *machine) checkProposal(t *rapid.T, c *isr.Change) {
 	}
 	for _, member := range c.ISR {
 		p, known := m.counted[member.ID]
+		if !slices.Contains(m.state.Replicas, member.ID) {
+			t.Fatalf("%v is no replica of %+v", member, m.state)
+		}
 		joins := member.ID != 1 && !slices.Contains(m.state.ISR, member.ID)
 		if joins && !slices.ContainsFunc(m.possible, func(p *isr.Change) bool { return slices.Equal(p.ISR, c.ISR) }) {
 			if !known || !m.attempts[member.ID] || p.Written < m.hw || p.Written < 20 || m.member(member.ID) != member || !m.brokers[member.ID].eligible {
@@ -114,8 +118,25 @@ func (m *machine) checkProposal(t *rapid.T, c *isr.Change) {
 	if !slices.ContainsFunc(m.possible, func(p *isr.Change) bool { return slices.Equal(p.ISR, c.ISR) && p.Durability == c.Durability }) {
 		m.checkDurability(t, c)
 	}
+	if c.Confirms && m.state.Awaited {
+		m.checkConfirms(t, c)
+	}
 	m.inFlight = c
 	m.possible = append(m.possible, c)
+}
+
+// checkConfirms fails unless the disks of the committed ISR are known to have all that the
+// log had when it became that.
+func (m *machine) checkConfirms(t *rapid.T, c *isr.Change) {
+	for _, id := range m.state.ISR {
+		flushed := m.flushed
+		if id != 1 {
+			flushed = m.counted[id].Flushed
+		}
+		if flushed < m.settled || len(c.ISR) != len(m.state.ISR) {
+			t.Fatalf("%+v confirms %v, of which %d has flushed to %d of %d\n%v", c, m.state.ISR, id, flushed, m.settled, m.leader)
+		}
+	}
 }
 
 // fsync tells whether the partition is recorded as one that survives a loss of
@@ -218,10 +239,34 @@ func (m *machine) remove(t *rapid.T) {
 	m.install(t, s)
 }
 
+// move lets a replica outside the ISR go, or come as new as any.
+func (m *machine) move(t *rapid.T) {
+	id, s := m.follower(t), m.state
+	if slices.Contains(s.ISR, id) {
+		return
+	}
+	if slices.Contains(s.Replicas, id) {
+		s.Replicas = slices.DeleteFunc(slices.Clone(s.Replicas), func(i fsm.BrokerID) bool { return i == id })
+	} else {
+		s.Replicas = append(slices.Clone(s.Replicas), id)
+	}
+	delete(m.counted, id)
+	m.attempts[id] = false
+	m.install(t, s)
+}
+
+// confirm has a reassignment wait for the leader to confirm the ISR, or no longer.
+func (m *machine) confirm(t *rapid.T) {
+	s := m.state
+	s.Awaited = !s.Awaited
+	m.install(t, s)
+}
+
 // install raises the partition epoch: nothing proposed before can be applied any more.
 func (m *machine) install(t *rapid.T, s isr.State) {
 	s.PartitionEpoch++
 	m.state, m.possible, m.inFlight = s, nil, nil
+	m.settled = m.end
 	m.absorb(t, m.leader.Installed(s, m.now, m.live))
 }
 
@@ -275,7 +320,8 @@ func TestLeaderHoldsWhateverHappens(t *testing.T) {
 		m := newMachine(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"append": m.append, "flush": m.flush, "follow": m.follow, "progress": m.progress, "progress again": m.progress,
-			"gone": m.gone, "tick": m.tick, "change": m.change, "remove": m.remove, "configure": m.configure, "settle": m.settle, "unknown": m.unknown, "refused": m.refused,
+			"gone": m.gone, "tick": m.tick, "change": m.change, "remove": m.remove, "move": m.move, "confirm": m.confirm,
+			"configure": m.configure, "settle": m.settle, "unknown": m.unknown, "refused": m.refused,
 		})
 	})
 }
