@@ -71,7 +71,7 @@ func (w *world) drawTarget(r *rand.Rand) []fsm.BrokerID {
 // ask has any node ask the controller for a reassignment; nil cancels the one that runs.
 func (w *world) ask(p *part, target []fsm.BrokerID) {
 	n := w.nodes[w.rand.IntN(len(w.nodes))]
-	if !n.awake() || n.epoch == 0 {
+	if !n.awake() || n.epoch == 0 || !w.bearable(p, target, nil) {
 		return
 	}
 	if target != nil {
@@ -132,19 +132,25 @@ func (w *world) targets(p *part, s fsm.Partition) [][]fsm.BrokerID {
 	return out
 }
 
-// sparesMoved tells whether whoever a partition may be moved to can do without n: those that
-// are whole are so many that an ISR of the minimum has one of them.
+// sparesMoved tells whether whoever a partition may be moved to can do without n.
 func (w *world) sparesMoved(p *part, s fsm.Partition, n *node) bool {
-	t, _ := w.raft.image.Topic(p.tp.Topic)
-	return !slices.ContainsFunc(w.targets(p, s), func(set []fsm.BrokerID) bool {
-		hollow := 0
-		for _, id := range set {
-			if m := w.node(id); m == n || m.isDamaged(p.tp) || !m.intact() || m.doomed() {
-				hollow++
-			}
+	return !slices.ContainsFunc(w.targets(p, s), func(set []fsm.BrokerID) bool { return !w.bearable(p, set, n) })
+}
+
+// bearable tells whether of a set of replicas so many are whole, and none of them n, that
+// an ISR of the minimum has one of them: what rots unseen would be all that is left else.
+func (w *world) bearable(p *part, set []fsm.BrokerID, n *node) bool {
+	t, ok := w.raft.image.Topic(p.tp.Topic)
+	if !ok || len(set) == 0 {
+		return true
+	}
+	hollow := 0
+	for _, id := range set {
+		if m := w.node(id); m == n || m.isDamaged(p.tp) || !m.intact() || m.doomed() {
+			hollow++
 		}
-		return hollow >= int(fsm.EffectiveMinISR(t.Config.MinISR, set, nil))
-	})
+	}
+	return hollow < int(fsm.EffectiveMinISR(t.Config.MinISR, set, nil))
 }
 
 // checkMoved checks a new state of a partition against the one before: who leaves is not
