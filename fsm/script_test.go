@@ -304,6 +304,9 @@ func verify(t rapid.TB, old, im *fsm.Image) {
 	if err != nil {
 		t.Fatalf("index %d: %v", im.Index(), err)
 	}
+	if err := fsm.CheckImage(restored); err != nil {
+		t.Fatalf("index %d, restored: %v", im.Index(), err)
+	}
 	if show(restored) != show(im) || restored.Index() != im.Index() || restored.Hash() != im.Hash() {
 		t.Fatalf("index %d: restored\n%swant\n%s", im.Index(), show(restored), show(im))
 	}
