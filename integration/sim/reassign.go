@@ -252,7 +252,7 @@ func (w *world) restlessFolder() string {
 			continue
 		}
 		for _, l := range n.dir.Logs() {
-			tp := fsm.TopicPartition{Topic: fsm.TopicID(l.ID()), Partition: l.Partition()}
+			tp := logOf(l)
 			if _, ok := n.im.Partition(tp); ok && !hosts(n.im, tp, n.id) {
 				return "node " + n.String() + " has the folder of a replica that was removed"
 			}

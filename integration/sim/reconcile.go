@@ -13,11 +13,18 @@ import (
 
 // folderWork is what remains to be done to the folders.
 type folderWork struct {
-	leaving []*storage.Log
+	leaving []leaving
 	buried  []fsm.TopicID
 	missing []missing
 	uncut   []fsm.TopicPartition // damaged logs that could not be cut yet
 	due     bool
+}
+
+// leaving is the log of a replica that this node is to have no more; out tells that a row left
+// the node out.
+type leaving struct {
+	log *storage.Log
+	out bool
 }
 
 type missing struct {
@@ -140,7 +147,7 @@ func (n *node) removeReplicas(d fsm.Delta) {
 			n.dropSource(r)
 			r.leave()
 			n.replicas = slices.DeleteFunc(n.replicas, func(x *replica) bool { return x == r })
-			n.work.leaving = append(n.work.leaving, r.log)
+			n.work.leaving = append(n.work.leaving, leaving{r.log, pd.New != nil})
 		}
 	}
 	for _, t := range d.Buried {
@@ -265,7 +272,12 @@ func (n *node) folders() {
 	var err error
 	switch {
 	case len(w.leaving) > 0:
-		if err = n.discard(n.reconciled, w.leaving[0]); err == nil {
+		if w.leaving[0].out {
+			err = n.delete(w.leaving[0].log)
+		} else {
+			err = n.discard(n.reconciled, w.leaving[0].log)
+		}
+		if err == nil {
 			w.leaving = w.leaving[1:]
 		}
 	case len(w.buried) > 0:
@@ -310,25 +322,15 @@ func (n *node) create(m missing) (*replica, error) {
 	return newReplica(n, m.tp, l), nil
 }
 
-// discard removes a folder on a tombstone, or on the row of a partition that lists replicas
-// without this node, and otherwise sets it aside. One that is a replica again stays.
+// discard removes a folder on a tombstone, or on a row that leaves this node out, and
+// otherwise sets it aside.
 func (n *node) discard(im *fsm.Image, l *storage.Log) error {
-	tp := fsm.TopicPartition{Topic: fsm.TopicID(l.ID()), Partition: l.Partition()}
-	if hosts(im, tp, n.id) {
-		return nil
-	}
-	if h := n.journal(tp); h != nil {
-		h.leaving = true
-	}
+	tp := logOf(l)
 	_, buried := im.Tombstone(tp.Topic)
-	if _, moved := im.Partition(tp); moved || buried {
-		n.w.checkDeleted(n, tp)
-		if err := n.dir.Delete(l); err != nil {
-			return err
-		}
-		n.forget(l)
-		return nil
+	if s, ok := im.Partition(tp); buried || ok && !slices.Contains(s.Replicas, n.id) {
+		return n.delete(l)
 	}
+	n.discards(tp)
 	n.w.note(n.id, "sets %s-%d aside", l.Topic(), l.Partition())
 	if err := n.dir.Stray(l); err != nil {
 		return err
@@ -337,10 +339,30 @@ func (n *node) discard(im *fsm.Image, l *storage.Log) error {
 	return nil
 }
 
+func (n *node) delete(l *storage.Log) error {
+	n.discards(logOf(l))
+	n.w.checkDeleted(n, logOf(l))
+	if err := n.dir.Delete(l); err != nil {
+		return err
+	}
+	n.forget(l)
+	return nil
+}
+
+// discards notes that a folder may be gone from now on.
+func (n *node) discards(tp fsm.TopicPartition) {
+	if h := n.journal(tp); h != nil {
+		h.leaving = true
+	}
+}
+
+func logOf(l *storage.Log) fsm.TopicPartition {
+	return fsm.TopicPartition{Topic: fsm.TopicID(l.ID()), Partition: l.Partition()}
+}
+
 // forget drops the model of a log whose name is free again.
 func (n *node) forget(l *storage.Log) {
-	id := fsm.TopicPartition{Topic: fsm.TopicID(l.ID()), Partition: l.Partition()}
-	n.journals = slices.DeleteFunc(n.journals, func(h *held) bool { return h.tp == id })
+	n.journals = slices.DeleteFunc(n.journals, func(h *held) bool { return h.tp == logOf(l) })
 }
 
 // addChange queues one ISR proposal.
