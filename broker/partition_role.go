@@ -10,11 +10,10 @@ import (
 	"github.com/weirmq/weir/wire/batch"
 )
 
-// keep has the log flushed as a state calls for: with each append, on the leader
-// and on followers, while flushed ends count or are to, or a reassignment waits for
-// them. It is called before the role is given, so that no flush is missed.
+// keep has the log flushed as a state calls for, on the leader and on followers. It is
+// called before the role is given, so that no flush is missed.
 func (p *Partition) keep(s isr.State) {
-	durable := s.Durability == fsm.DurabilityFsync || s.Wanted == fsm.DurabilityFsync || s.Awaited
+	durable := s.Flushes()
 	if durable == p.durable {
 		return
 	}

@@ -135,23 +135,24 @@ func (l *Leader) mayJoin(f *follower, live Live) bool {
 }
 
 // mayConfirm holds the conditions for confirming the ISR as it is: all of a full one
-// have what anybody else may hold of what was committed with it. It is confirmed
-// after the lag limit: where ends count as they are written the disks have them by
-// then, too, so that even a power cut can not make the former member's log the best.
-// That goes for a member that joins, too: it confirms nothing by that.
+// have what anybody else may hold of what was committed with it.
 func (l *Leader) mayConfirm() bool {
 	return l.s.Unsettled && !l.BelowMinISR() && l.hw >= l.settleEnd
 }
 
-// confirms tells whether that is so, and has been for long enough. Where a reassignment
-// waits for it, what has been for long enough does not do: that of those that stay is
-// all that is left then. The members must have reported that it is on their disks, which
-// is also all that is asked of an ISR that is not full.
+// confirms tells whether that is so, and a power cut can not make the log of anybody else
+// the best again: the members have reported that it is on their disks, or have had it for
+// the lag limit. Until then a former member with a later epoch at the end of its log comes
+// before those that have what was committed without it, so the sooner the better. A member
+// that joins confirms nothing by that.
+//
+// Where a reassignment waits for it, the time does not do: what those that stay have is all
+// that is left then. An ISR that is not full does.
 func (l *Leader) confirms(now time.Time) bool {
 	if l.s.Awaited {
 		return l.onDisks(l.settleEnd)
 	}
-	return l.mayConfirm() && !now.Before(l.settleAt)
+	return l.mayConfirm() && (!now.Before(l.settleAt) || l.onDisks(l.settleEnd))
 }
 
 // onDisks tells whether the disks of all members are known to have everything up to end.

@@ -44,11 +44,17 @@ type State struct {
 	// Unsettled: the Image keeps last members, or knows of a loss, until the leader
 	// of a full ISR confirms it.
 	Unsettled bool
-	// Awaited: a reassignment waits for the leader to confirm the ISR, full or not. All
-	// replicas flush what they append, and report it, meanwhile.
+	// Awaited: a reassignment waits for the leader to confirm the ISR, full or not.
 	Awaited    bool
 	Durability fsm.Durability
 	Wanted     fsm.Durability // by the topic's config; Durability follows when it can
+}
+
+// Flushes tells whether all replicas are to flush what they append, and report it: flushed
+// ends count, or are to, or the leader is to confirm what is on the disks of all members.
+func (s State) Flushes() bool {
+	return s.Durability == fsm.DurabilityFsync || s.Wanted == fsm.DurabilityFsync || s.Awaited ||
+		s.Unsettled && len(s.ISR) >= int(s.MinISR)
 }
 
 // Live tells a broker's current epoch and whether it may be in an ISR: it is

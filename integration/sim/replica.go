@@ -231,7 +231,7 @@ func (r *replica) tickSoon(at time.Time) {
 
 // keep has the log flushed as a state calls for.
 func (r *replica) keep(s isr.State) {
-	durable := s.Durability == fsm.DurabilityFsync || s.Wanted == fsm.DurabilityFsync || s.Awaited
+	durable := s.Flushes()
 	if durable == r.durable {
 		return
 	}
