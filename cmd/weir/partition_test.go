@@ -57,7 +57,7 @@ func (n *node) placed(topic string) [][]int32 {
 func TestPartitionVerbs(t *testing.T) {
 	s, nodes := startNodes(t)
 	s.says("topic create t -p 2 -r 2", 0, "t created")
-	s.must("a\nb\nc\nd\ne\n", "produce t")
+	s.must("a\nb\nc\nd\ne\n", "produce t -p 0")
 	s.says("partition status", 0, "nothing is on the move")
 	s.says("partition cancel", 0, "nothing to do")
 

@@ -71,7 +71,7 @@ func (r ongoingRow) copied() string {
 	case r.Bytes < 0:
 		return "?"
 	case r.Bytes == 0:
-		return "100%"
+		return "nothing to copy"
 	}
 	return fmt.Sprintf("%d%% of %s", 100*r.Done/r.Bytes, bytesText(r.Bytes))
 }
