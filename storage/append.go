@@ -61,8 +61,9 @@ func appendTime(b batch.Batch, time int64) int64 {
 
 // AppendReplica appends batches as the leader of epoch attempt sent them: the
 // first begins where the log ends, each further one where the one before ends,
-// and their epochs neither fall nor exceed the attempt's. Checksums are verified
-// here, before the lock. When it returns an error some batches of a run that
+// and their epochs neither fall nor exceed the attempt's. Of a filler (batch.Filler)
+// that begins before the end only the rest is appended; it is cut in place. Checksums are
+// verified here, before the lock. When it returns an error some batches of a run that
 // spans segments may have been appended; End tells.
 func (l *Log) AppendReplica(run batch.Run, attempt batch.Epoch) error {
 	if err := checkRun(run, attempt); err != nil {
@@ -76,6 +77,9 @@ func (l *Log) AppendReplica(run batch.Run, attempt batch.Epoch) error {
 		return l.wrap("replicate to", err)
 	}
 	first, _, _ := batch.Next(run)
+	if end := l.End(); first.Filler() && first.Base() < end && end < first.End() {
+		first.TrimFront(end) // it took the place of batches some of which are here
+	}
 	if base, end := first.Base(), l.End(); base != end {
 		return l.wrap("replicate to", fmt.Errorf("batch at %d, log end %d: %w", base, end, ErrGap))
 	}

@@ -119,7 +119,7 @@ func (c *checker) segment(base batch.Offset) {
 		if err != nil {
 			break
 		}
-		newest = max(newest, h.MaxTimestamp())
+		newest = max(newest, h.NewestTimestamp())
 		last := h.Last() - base
 		c.epochs = c.epochs.add(h.Epoch(), h.Base())
 		c.end = h.End()

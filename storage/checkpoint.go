@@ -66,7 +66,7 @@ func encodeLines(lines []string) []byte {
 	return b.Bytes()
 }
 
-// checkpointLine is a line of one of the three checkpoint files of a data folder.
+// checkpointLine is a line of one of the four checkpoint files of a data folder.
 func checkpointLine(p partition, o batch.Offset) string {
 	return fmt.Sprintf("%s %d %d", p.topic, p.id, o)
 }
@@ -92,7 +92,7 @@ func parseLines(data []byte, fields int) ([][]string, error) {
 	return out, nil
 }
 
-// offsets are what one of the three checkpoint files of a data folder says.
+// offsets are what one of the four checkpoint files of a data folder says.
 type offsets map[partition]batch.Offset
 
 // readOffsets reads a checkpoint file; a missing one says nothing.

@@ -37,7 +37,7 @@ type Dir struct {
 	hwChanged       atomic.Bool
 	recoveryChanged atomic.Bool
 
-	recoveryPoints, hws, starts checkpointer
+	recoveryPoints, hws, starts, cleans checkpointer
 
 	mu     sync.RWMutex
 	logs   map[partition]*Log     // guarded by mu, as all below; nil while a log is being created
@@ -50,9 +50,10 @@ type Dir struct {
 	dirtyMu sync.Mutex
 	dirty   []*Log // guarded by dirtyMu: to be flushed with the next tick
 
-	reaper reaper
-	trims  trims
-	scrub  scrubber
+	reaper  reaper
+	trims   trims
+	scrub   scrubber
+	cleaner cleaner
 
 	ticked     token // the right to run Tick
 	looked     int   // guarded by ticked: the index in sorted that lookAround came to
@@ -180,7 +181,7 @@ func (d *Dir) Create(topic string, p int32, id ID) (*Log, error) {
 func (d *Dir) create(name partition, id ID, stale bool) (*Log, error) {
 	if stale {
 		// The offsets of an earlier partition of this name must not be taken for ours.
-		for _, c := range []*checkpointer{&d.recoveryPoints, &d.hws, &d.starts} {
+		for _, c := range []*checkpointer{&d.recoveryPoints, &d.hws, &d.starts, &d.cleans} {
 			if err := c.write(); err != nil {
 				return nil, err
 			}

@@ -12,7 +12,9 @@
 // the same with many batches. A flush makes a group of logs durable and publishes
 // their flushed ends. Log.Read returns a Range: whole batches in one segment file,
 // which the sender passes to the kernel by descriptor, position and length. Cuts
-// (TruncateTo, ResetTo, AdvanceStart) take bytes away.
+// (TruncateTo, ResetTo, AdvanceStart) take bytes away. A cleaning of a compacted log
+// (SetCompaction, clean.go) makes new segments with less in them and puts them in the
+// place of old ones.
 //
 // # Files
 //
@@ -24,6 +26,7 @@
 //	recovery-point-offset-checkpoint    "topic partition offset": durable below, checked above; a log that it names and that has no folder is lost
 //	replication-offset-checkpoint       the same with high watermarks, a hint
 //	log-start-offset-checkpoint         the same with log starts, durable before files go
+//	cleaner-offset-checkpoint           the same with ends of what was cleaned
 //	topic-partition/                    a log
 //	topic-partition.new/                a log being created; removed at start
 //	topic-partition.hex-delete/         a deleted log, to be removed
@@ -38,7 +41,13 @@
 //	%020d.snapshot             the producers before that offset; the layout is in snapshot.go
 //	leader-epoch-checkpoint    "epoch offset": where the epochs of the batches begin
 //	%020d.log.N.deleted        a dropped segment that a Range may still read
+//	%020d.*.cleaned            a file of a cleaned segment, not decided yet; removed at start
+//	%020d.*.swap               one that is decided: a start finishes what swap.go describes
 //	*.tmp                      a file being written; removed at start
+//
+// A batch without records, producer and times is a filler: it covers the offsets of batches
+// that a cleaning took away, of one leader epoch. Kafka's clients go over it as over a batch
+// that they find emptied.
 //
 // Index entries are made as Kafka makes them, for the first batch after each
 // IndexIntervalBytes. A new log has no segment until the first append, except that
@@ -47,7 +56,13 @@
 //
 // # Invariants
 //
-//   - Offsets are contiguous and leader epochs do not fall, from Start to End.
+//   - Offsets are contiguous and leader epochs do not fall, from Start to End, cleaned or
+//     not: where a cleaning leaves nothing, a filler covers the offsets (thin.go). So a
+//     hole is always damage.
+//   - A cleaning takes away only what a later record below the high watermark, which is
+//     on the disk first, replaces: a log that is not cut below its high watermark holds
+//     the newest value of every key. One that is has to be fetched anew (Compacted).
+//   - Batches of remembered producers stay, if only as headers.
 //   - No byte position of a file that a reader may have seen is written twice: a
 //     cut shortens the file, and the next append opens a new segment. A segment
 //     that is dropped is renamed before its name is used again. So a Range sees
@@ -79,11 +94,11 @@
 //
 // # Goroutines and locks
 //
-// A Dir has four goroutines, whatever the number of logs: one calls Tick, one
+// A Dir has five goroutines, whatever the number of logs: one calls Tick, one
 // flushes durable logs, one removes files that lie below a raised start or were
-// deleted, one scrubs. Close ends and awaits them. A flush syncs some files at once on
+// deleted, one scrubs, one compacts. Close ends and awaits them. A flush syncs some files at once on
 // goroutines that it waits for. With FlushInterval not positive there are none and
-// the owner calls Tick, Commit and Scrub. A Log has no goroutine, timer or, while it is
+// the owner calls Tick, Commit, Scrub and Clean. A Log has no goroutine, timer or, while it is
 // idle, open file.
 //
 //   - Log.mu guards what appends change; it is held across the page-cache write
@@ -99,8 +114,10 @@
 //     call (Range.Hold).
 //   - Order: Dir.ticked, Log.maint, checkpointer.busy, gate, Log.mu; Dir.mu is held
 //     for the maps alone. Dir.dirtyMu, segment.mu, the committer's, the descriptor
-//     caches' and the reaper's locks are leaves; Log.paths is held while a file is opened or
+//     caches', the cleaner's and the reaper's locks are leaves; Log.paths is held while a file is opened or
 //     renamed, and nothing is locked inside it.
+//   - A cleaning reads and writes without lock or token, takes Log.maint to put a segment
+//     in its place, and finds out there whether the log was cut meanwhile.
 //   - Segment files are counted references: one of the view, one of each Range.
 //     The last one to let go has a dropped file removed by the reaper. A descriptor
 //     in use is never closed by the caches, and one with unsynced bytes stays open

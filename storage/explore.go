@@ -30,7 +30,7 @@ type foundSegment struct {
 // unfinished.
 func (d *Dir) explore(path string) (found, error) {
 	var f found
-	entries, err := d.fs.ReadDir(path)
+	entries, err := d.settledDir(path)
 	if err != nil {
 		return f, err
 	}
@@ -60,11 +60,25 @@ func (d *Dir) explore(path string) (found, error) {
 	return f, err
 }
 
+// settledDir lists a partition's folder once what was decided of its segments is done.
+func (d *Dir) settledDir(path string) ([]fs.DirEntry, error) {
+	entries, err := d.fs.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	if any, err := d.finishSwaps(path, entries); !any || err != nil {
+		return entries, err
+	}
+	return d.fs.ReadDir(path)
+}
+
 // leftover tells whether a file is of no use: unfinished, set aside to be removed,
 // or the index of a segment that is not there.
 func (f found) leftover(name string) bool {
-	if strings.HasSuffix(name, deletedSuffix) || strings.HasSuffix(name, tmpSuffix) {
-		return true
+	for _, suffix := range []string{deletedSuffix, tmpSuffix, cleanedSuffix, swapSuffix} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
 	}
 	for _, suffix := range []string{indexSuffix, timeSuffix} {
 		if base, ok := parseFileName(name, suffix); ok {

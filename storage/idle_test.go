@@ -33,7 +33,7 @@ func TestIdleCost(t *testing.T) {
 	if perLog > 2048 {
 		t.Errorf("an idle log costs %d bytes", perLog)
 	}
-	if n := runtime.NumGoroutine() - goroutines; n > 4 {
+	if n := runtime.NumGoroutine() - goroutines; n > 5 {
 		t.Errorf("%d goroutines for %d logs", n, logs)
 	}
 	if n := d.readers.openCount() + d.writers.openCount(); n > 0 {

@@ -46,6 +46,8 @@ type Log struct {
 	hwRecorded              atomic.Int64 // the same of hw
 	asideCount              atomic.Int64 // files renamed to be removed, to name the next
 
+	cleaning atomic.Pointer[cleaning] // nil while the log was never compacted
+
 	maint  token          // the right to flush, cut, reset, close or delete the log
 	beyond []batch.Offset // guarded by maint: segments of a damaged log past its end
 

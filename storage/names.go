@@ -17,6 +17,7 @@ const (
 	recoveryFile  = "recovery-point-offset-checkpoint"
 	hwFile        = "replication-offset-checkpoint"
 	startFile     = "log-start-offset-checkpoint"
+	cleanFile     = "cleaner-offset-checkpoint"
 
 	metadataFile = "partition.metadata"
 	epochFile    = "leader-epoch-checkpoint"
@@ -27,6 +28,8 @@ const (
 	snapshotSuffix = ".snapshot"
 	deletedSuffix  = ".deleted" // a file set aside, to be removed
 	tmpSuffix      = ".tmp"     // a file that was not finished
+	cleanedSuffix  = ".cleaned" // a file of a cleaned segment that is not to be yet
+	swapSuffix     = ".swap"    // a file of one that is to take its place
 
 	newSuffix    = ".new"    // a partition folder that was not finished
 	deleteSuffix = "-delete" // a partition folder to be removed

@@ -85,6 +85,10 @@ func newDir(fsys vfs.FS, path string, o Options) *Dir {
 		d: d, name: startFile, busy: newToken(), value: (*Log).Start,
 		note: func(l *Log, o batch.Offset) { l.startRecorded.Store(int64(o)) }, lost: func(m marks) batch.Offset { return m.start },
 	}
+	d.cleans = checkpointer{
+		d: d, name: cleanFile, busy: newToken(), value: (*Log).CleanedTo,
+		note: (*Log).noteCleaned, lost: func(marks) batch.Offset { return 0 },
+	}
 	return d
 }
 
@@ -92,8 +96,8 @@ func (d *Dir) load() error {
 	if err := d.takeCleanStop(); err != nil {
 		return err
 	}
-	var files [3]offsets
-	for i, name := range []string{recoveryFile, hwFile, startFile} {
+	var files [4]offsets
+	for i, name := range []string{recoveryFile, hwFile, startFile, cleanFile} {
 		var err error
 		files[i], err = readOffsets(d.fs, filepath.Join(d.path, name))
 		var bad *CorruptError
@@ -109,7 +113,7 @@ func (d *Dir) load() error {
 	if err != nil {
 		return err
 	}
-	if err := d.openLogs(names, files[0], files[1], files[2]); err != nil {
+	if err := d.openLogs(names, files); err != nil {
 		return err
 	}
 	if err := d.lowerHWs(); err != nil {
@@ -204,10 +208,10 @@ func asideFolder(name, suffix string) bool {
 
 // openLogs opens the logs of all partitions, several at a time where there may be
 // goroutines.
-func (d *Dir) openLogs(names []partition, recovery, hws, starts offsets) error {
+func (d *Dir) openLogs(names []partition, files [4]offsets) error {
 	open := func(p partition) error {
-		start, hasStart := starts[p]
-		l, err := openLog(d, p, marks{recovery: recovery[p], hw: hws[p], start: start, hasStart: hasStart})
+		start, hasStart := files[2][p]
+		l, err := openLog(d, p, marks{recovery: files[0][p], hw: files[1][p], start: start, hasStart: hasStart, cleaned: files[3][p]})
 		if err != nil {
 			return err
 		}

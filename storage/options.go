@@ -49,6 +49,15 @@ type Options struct {
 	ScrubRate int64
 	// ScrubInterval: how long proven bytes are believed. Negative: always.
 	ScrubInterval time.Duration
+	// CleanerBytes is the memory for the keys of one cleaning: with more of them it
+	// goes only so far.
+	CleanerBytes int64
+	// CleanerRate is how many bytes a second a cleaning reads and writes. Zero or less:
+	// as many as it can.
+	CleanerRate int64
+	// CleanerBackoff lies between two looks for a log to clean. Negative: nothing is
+	// cleaned, unless the owner calls Clean.
+	CleanerBackoff time.Duration
 	// Now is the clock; it times checkpoints and producers, never records.
 	Now func() time.Time
 	// Logger gets what an operator should know.
@@ -71,6 +80,8 @@ func DefaultOptions() Options {
 		MinFreeBytes:       64 << 20,
 		ScrubRate:          8 << 20,
 		ScrubInterval:      7 * 24 * time.Hour,
+		CleanerBytes:       128 << 20,
+		CleanerBackoff:     15 * time.Second,
 		Now:                time.Now,
 		Logger:             hclog.NewNullLogger(),
 	}
@@ -97,6 +108,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MinFreeBytes, d.MinFreeBytes)
 	setDefault(&o.ScrubRate, d.ScrubRate)
 	setDefault(&o.ScrubInterval, d.ScrubInterval)
+	setDefault(&o.CleanerBytes, d.CleanerBytes)
+	setDefault(&o.CleanerBackoff, d.CleanerBackoff)
 	if o.Now == nil {
 		o.Now = d.Now
 	}

@@ -20,8 +20,8 @@ import (
 
 // marks are what the checkpoint files say of a log.
 type marks struct {
-	recovery, hw, start batch.Offset
-	hasStart            bool
+	recovery, hw, start, cleaned batch.Offset
+	hasStart                     bool
 }
 
 // openLog opens the log in a folder and recovers it.
@@ -42,6 +42,9 @@ func openLog(d *Dir, p partition, m marks) (*Log, error) {
 	l.recorded.Store(int64(m.recovery))
 	l.startRecorded.Store(int64(m.start))
 	l.hwRecorded.Store(int64(m.hw))
+	if l.noteCleaned(m.cleaned); m.cleaned > 0 {
+		l.cleaning.Load().to.Store(int64(min(m.cleaned, l.End())))
+	}
 	l.hw.Store(int64(min(max(m.hw, l.Start()), l.End())))
 	return l, nil
 }
@@ -308,8 +311,8 @@ func (r *recovery) note(s *segment, h batch.Batch, pos, size int64, indexed bool
 }
 
 func stampMax(t stamp, h batch.Batch) stamp {
-	if h.MaxTimestamp() > t.time {
-		return stamp{h.MaxTimestamp(), h.Last()}
+	if h.NewestTimestamp() > t.time {
+		return stamp{h.NewestTimestamp(), h.Last()}
 	}
 	return t
 }

@@ -22,6 +22,7 @@ type segFile struct {
 	base  batch.Offset
 	refs  atomic.Int32 // 1 for the view, 1 for each Range
 	aside atomic.Int64 // 0, else the number it was renamed with to be removed
+	stage atomic.Int32 // a stage, of a cleaned segment
 	r, w  handle       // for readers and for the appender
 }
 
@@ -38,9 +39,9 @@ func (f *segFile) path() string { return filepath.Join(f.log.Dir(), f.name()) }
 func (f *segFile) name() string {
 	name := fileName(f.base, logSuffix)
 	if n := f.aside.Load(); n > 0 {
-		name += "." + strconv.FormatInt(n, 10) + deletedSuffix
+		return name + "." + strconv.FormatInt(n, 10) + deletedSuffix
 	}
-	return name
+	return name + stage(f.stage.Load()).suffix()
 }
 
 // pin makes a claim on the file; false when the last one was given up already,
@@ -187,7 +188,7 @@ func (s *segment) fits(n int, last batch.Offset, limit int64) bool {
 // the bytes since the last entry, the batch's included.
 func (s *segment) note(b batch.Batch, pos, size int64, since, interval int) int {
 	s.mu.Lock()
-	if t := b.MaxTimestamp(); t > s.newest.time {
+	if t := b.NewestTimestamp(); t > s.newest.time {
 		s.newest = stamp{t, b.Last()}
 	}
 	if pos == 0 {
@@ -247,7 +248,7 @@ func (s *segment) loadNewest() stamp {
 
 // indexPath is where an index of the segment is.
 func (s *segment) indexPath(k indexKind) string {
-	return filepath.Join(s.file.log.Dir(), fileName(s.base, k.suffix()))
+	return filepath.Join(s.file.log.Dir(), fileName(s.base, k.suffix())+stage(s.file.stage.Load()).suffix())
 }
 
 func (s *segment) index(k indexKind) *index {

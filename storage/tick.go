@@ -9,7 +9,7 @@ import (
 	"github.com/weirmq/weir/wire/batch"
 )
 
-// checkpointer writes one of the three checkpoint files of a Dir: a line per log
+// checkpointer writes one of the four checkpoint files of a Dir: a line per log
 // with a value above zero. Writers that wait for each other share a write.
 type checkpointer struct {
 	d     *Dir
@@ -143,7 +143,7 @@ func (d *Dir) wakeFlush() {
 }
 
 // start begins the background work: one goroutine ticks, one flushes durable logs,
-// one removes files, one scrubs. All end when stop is closed; Close waits for them.
+// one removes files, one scrubs, one compacts. All end when stop is closed; Close waits for them.
 func (d *Dir) start() {
 	if d.o.FlushInterval <= 0 {
 		return
@@ -155,6 +155,10 @@ func (d *Dir) start() {
 	if d.o.ScrubRate > 0 {
 		d.done.Add(1)
 		go d.runScrub()
+	}
+	if d.o.CleanerBackoff > 0 {
+		d.done.Add(1)
+		go d.runCleaner()
 	}
 }
 

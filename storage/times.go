@@ -185,7 +185,7 @@ func (l *Log) newestWithin(s *segment, start, end batch.Offset) (int64, error) {
 		var inner error
 		err := w.heads(max(start, s.base), end, func(h batch.Batch, pos, size int64) {
 			switch {
-			case inner != nil || h.MaxTimestamp() <= newest:
+			case inner != nil || h.NewestTimestamp() <= newest:
 			case h.Base() >= start && h.End() <= end:
 				newest = h.MaxTimestamp()
 			default:

@@ -54,6 +54,9 @@ func (l *Log) truncateTo(end batch.Offset) error {
 	if err := l.lowerHW(v.end()); err != nil {
 		return err
 	}
+	if err := l.lowerCleaned(v.end()); err != nil {
+		return err
+	}
 	return l.install(v, dropped)
 }
 
@@ -150,6 +153,9 @@ func (l *Log) resetTo(start batch.Offset) error {
 		return err
 	}
 	if err := l.lowerHW(start); err != nil {
+		return err
+	}
+	if err := l.lowerCleaned(0); err != nil {
 		return err
 	}
 	if err := l.dropEpochFile(); err != nil {

@@ -14,9 +14,9 @@
 //	12     4  partition leader epoch   outside the CRC: Assign writes it
 //	16     1  magic                    always 2
 //	17     4  CRC32C                   of everything from attributes on
-//	21     2  attributes               bits 0-2 codec, 3 append time, 4 transactional, 5 control
+//	21     2  attributes               bits 0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
 //	23     4  last offset delta
-//	27     8  first timestamp
+//	27     8  first timestamp          the delete horizon where that bit is set
 //	35     8  max timestamp
 //	43     8  producer id
 //	51     2  producer epoch
@@ -34,7 +34,8 @@
 // returns is a Batch that holds exactly the records its header claims. The log
 // calls Assign and writes it. What comes from a disk or from another node goes
 // through Next and CheckCRC instead. Records walks the record section, which the
-// caller has uncompressed.
+// caller has uncompressed. Thin and what follows it take records out of a stored batch;
+// one without any covers its offsets still (thin.go).
 //
 // # Invariants
 //

@@ -82,7 +82,7 @@ type Rules struct {
 //
 // It is stricter than Kafka where that would store what readers cannot trust:
 // bytes after the batch, offset deltas other than 0..n-1, negative timestamps
-// but -1, an append-time bit set by the client, a transaction or an epoch without
+// but -1, an append-time or delete-horizon bit set by the client, a transaction or an epoch without
 // its producer are refused.
 func Validate(records []byte, r Rules) (Batch, error) {
 	b, err := onlyBatch(records, r)
@@ -184,6 +184,8 @@ func checkHeader(b Batch) error {
 		return refuse(InvalidRecord, "a transactional batch needs a producer id")
 	case b.Codec() > Zstd:
 		return refuse(UnsupportedCompression, "codec %d is unknown", b.Codec())
+	case b.DeleteHorizon() != NoHorizon:
+		return refuse(InvalidRecord, "a producer may not set a delete horizon")
 	case b.LogAppendTime():
 		return refuse(InvalidTimestamp, "a producer may not set the append-time bit")
 	}
