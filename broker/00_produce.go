@@ -99,6 +99,7 @@ func (p *produce) topic(in *wire.ProduceTopic, out *wire.ProduceTopicResponse) {
 		p.rules.MaxSegmentBytes = int(t.Config.SegmentBytes)
 		p.rules.BeforeMax, p.rules.AfterMax = t.Config.BeforeMax, t.Config.AfterMax
 		p.rules.AppendTime = t.Config.AppendTime
+		_, p.rules.CompactedTopic = p.srv.config.Cleanup.of(t)
 		p.rules.MaxInflated = maxInflated(p.rules.MaxBatchBytes)
 	}
 	for i := range in.PartitionData {

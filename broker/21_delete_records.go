@@ -47,6 +47,9 @@ func (d *deleteRecords) run(ctx context.Context, req *wire.DeleteRecordsRequest)
 		for j := range in.Partitions {
 			out.Partitions[j] = wire.DeleteRecordsPartitionResult{PartitionIndex: in.Partitions[j].PartitionIndex, LowWatermark: -1}
 			job := trimJob{to: in.Partitions[j].Offset, out: &out.Partitions[j], err: err}
+			if t != nil && job.err == nil {
+				job.err = d.srv.mayTrim(t)
+			}
 			if t != nil {
 				job.tp = fsm.TopicPartition{Topic: t.ID, Partition: in.Partitions[j].PartitionIndex}
 			}
@@ -64,6 +67,15 @@ func (d *deleteRecords) run(ctx context.Context, req *wire.DeleteRecordsRequest)
 		}
 		job.out.ErrorCode = d.srv.code(err)
 	}
+}
+
+// mayTrim refuses to delete old records of a topic that keeps the newest of each key,
+// however old.
+func (s *server) mayTrim(t *fsm.Topic) error {
+	if keepAll, compact := s.config.Cleanup.of(t); keepAll && compact {
+		return refused(wire.PolicyViolation, "%s is compacted and its cleanup.policy has no delete", t.Name)
+	}
+	return nil
 }
 
 func (d *deleteRecords) begin(job *trimJob) error {

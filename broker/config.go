@@ -109,6 +109,8 @@ type Config struct {
 	Groups GroupConfig
 	// Retention is about removing old records (log.retention.*, log.roll.*).
 	Retention RetentionConfig
+	// Compaction is about keeping only the newest record of each key (log.cleaner.*, log.cleanup.policy).
+	Compaction CompactionConfig
 
 	// Inert lists the keys given to Set that Kafka knows and that have no effect
 	// here; the node warns about them once.
@@ -145,12 +147,13 @@ func DefaultConfig() Config {
 		ConnectionsMaxIdle:  10 * time.Minute,
 		Groups:              DefaultGroupConfig(),
 		Retention:           defaultRetention(),
+		Compaction:          defaultCompaction(),
 	}
 }
 
 // Validate reports the first thing that is wrong, in one sentence that says what to do.
 func (c Config) Validate() error {
-	for _, check := range []func(Config) error{checkAddresses, checkJoin, checkTimes, checkTopicDefaults, checkLimits, checkGroups, checkRetention} {
+	for _, check := range []func(Config) error{checkAddresses, checkJoin, checkTimes, checkTopicDefaults, checkLimits, checkGroups, checkRetention, checkCompaction} {
 		if err := check(c); err != nil {
 			return err
 		}

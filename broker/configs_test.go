@@ -52,7 +52,7 @@ func TestDescribeTopicConfigs(t *testing.T) {
 			"weir.durability":        "fsync from 1: weir.durability=fsync(1) weir.durability=replicated(5)",
 			"segment.bytes":          "1073741824 from 5: log.segment.bytes=1073741824(5)",
 			"min.insync.replicas":    "2 from 5: min.insync.replicas=2(5)", // a majority of three
-			"cleanup.policy":         "delete from 5: cleanup.policy=delete(5)",
+			"cleanup.policy":         "delete from 5: log.cleanup.policy=delete(5)",
 			"message.timestamp.type": "CreateTime from 5: message.timestamp.type=CreateTime(5)",
 		} {
 			i := slices.IndexFunc(got.Configs, func(c kmsg.DescribeConfigsResponseResourceConfig) bool { return c.Name == name })

@@ -28,6 +28,8 @@ var internalErrors = map[string]string{
 	"errTooManyFromAddress": "refuses a connection",
 	"errSnapshot":           "recovery does without the file",
 	"errStaleAttempt":       "ends an attempt of the feed",
+	"errSuperseded":         "ends a compaction",
+	"errUncleanable":        "ends a compaction",
 }
 
 // Every sentinel of the packages whose errors reach handlers is in the table, or

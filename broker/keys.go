@@ -54,7 +54,7 @@ func Keys() []Key {
 		{"max.connections", "client connections of this node", intKey(1, math.MaxInt32, func(c *Config, n int64) { c.MaxConnections = int(n) })},
 		{"max.connections.per.ip", "client connections of one address", intKey(1, math.MaxInt32, func(c *Config, n int64) { c.MaxConnectionsPerIP = int(n) })},
 		{"connections.max.idle.ms", "how long a client may stay silent", spanKey(func(c *Config, d time.Duration) { c.ConnectionsMaxIdle = d })},
-	}, slices.Concat(groupKeys(), retentionKeys())...)
+	}, slices.Concat(groupKeys(), retentionKeys(), compactionKeys())...)
 }
 
 // Set changes the setting that Kafka calls key. A key that Kafka knows and that

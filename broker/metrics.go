@@ -182,6 +182,25 @@ func (m *metrics) watchScrub(d *storage.Dir) {
 			Help: "Replicas found damaged on the disk: at the start, by a read or by the scrub."}, func() float64 { return float64(d.DamageFound()) }))
 }
 
+// watchCleaner shows what compaction does.
+func (m *metrics) watchCleaner(d *storage.Dir) {
+	count := func(name, help string, value func(storage.CleanerStats) int64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help},
+			func() float64 { return float64(value(d.CleanerStats())) }))
+	}
+	count("compactions_total", "Logs that were compacted.", func(s storage.CleanerStats) int64 { return s.Runs })
+	count("compaction_read_bytes_total", "Bytes of logs that were read to compact them.", func(s storage.CleanerStats) int64 { return s.ReadBytes })
+	count("compaction_written_bytes_total", "Bytes that compaction has written.", func(s storage.CleanerStats) int64 { return s.WrittenBytes })
+	count("compaction_dropped_records_total", "Records that compaction has left out.", func(s storage.CleanerStats) int64 { return s.DroppedRecords })
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "compaction_dirty_ratio_max",
+			Help: "Greatest share of one log's bytes that could be compacted and never were."},
+			func() float64 { return d.CleanerStats().MaxDirtyRatio }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "compaction_last_seconds",
+			Help: "When a log was compacted last, in seconds since 1970; 0 for never."},
+			func() float64 { return float64(d.CleanerStats().LastMs) / 1000 }))
+}
+
 // watchFetchSessions shows how many fetch sessions there are, and what they take.
 func (m *metrics) watchFetchSessions(c *fetchSessions) {
 	show := func(name, help string, value func(fetchSessionCounts) int) {

@@ -185,6 +185,7 @@ func (n *Node) openDir() error {
 	o.FlushInterval = n.cfg.FlushInterval
 	o.FlushBytes = n.cfg.FlushBytes
 	o.ScrubRate, o.ScrubInterval = n.cfg.scrubs()
+	n.cfg.Compaction.options(&o)
 	o.Logger = n.log.Named("storage")
 	d, err := storage.OpenDir(n.fsys, n.cfg.DataDir, o)
 	if err != nil {
@@ -193,6 +194,7 @@ func (n *Node) openDir() error {
 	n.dir = d
 	n.metrics.watchTail(d)
 	n.metrics.watchScrub(d)
+	n.metrics.watchCleaner(d)
 	return nil
 }
 
@@ -278,7 +280,7 @@ func (n *Node) compose() {
 		fail:     n.fail,
 		metrics:  &n.metrics.replicas,
 		live:     liveIn(ctl.Image),
-		replicas: newPartitions(), retention: n.cfg.Retention, durability: n.cfg.Durability,
+		replicas: newPartitions(), retention: n.cfg.Retention, compaction: n.cfg.Compaction, durability: n.cfg.Durability,
 	}
 	env.heardSince = func() time.Time { return bootTime().Add(-heardBeats * n.cfg.Heartbeat) }
 	env.ticks = newTicks(env.now, func(p *Partition, now time.Time) { p.tick(now) })
@@ -294,7 +296,7 @@ func (n *Node) compose() {
 		calls: n.calls, limit: n.cfg.DiskTimeout, session: session, hung: &env.hung,
 		cutOff: func() { n.server.cutOff() }, metrics: &n.metrics.disk, log: n.log.Named("disk"),
 	}
-	n.retention = newRetention(env, n.cfg.Retention, n.log.Named("retention"))
+	n.retention = newRetention(env, n.log.Named("retention"))
 	n.groups = newGroups(groupsEnv{
 		self: env.self, epoch: env.epoch, image: env.image, fresh: env.fresh, now: env.now,
 		propose: ctl, metrics: &n.metrics.groups, log: n.log.Named("groups"),
@@ -407,6 +409,7 @@ func (n *Node) serverConfig() serverConfig {
 	c.FetchMaxBytes = n.cfg.FetchMaxBytes
 	c.FetchSessions = n.cfg.FetchSessions
 	c.AutoCreateTopics = n.cfg.AutoCreateTopics
+	c.Cleanup = n.cfg.Compaction.Policy
 	c.MessageMaxBytes = n.cfg.MessageMaxBytes
 	c.MaxConnections = n.cfg.MaxConnections
 	c.MaxConnectionsPerIP = n.cfg.MaxConnectionsPerIP

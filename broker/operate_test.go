@@ -91,7 +91,7 @@ func TestOperateTopicConfigs(t *testing.T) {
 	o.configured("t", "max.message.bytes", "1048588", "DEFAULT_CONFIG")
 	c.until("the batch is taken", func() bool { return o.cl.ProduceSync(o.ctx, big).FirstErr() == nil })
 
-	for name, value := range map[string]string{"flush.ms": "1", "cleanup.policy": "compact", "retention.ms": "soon", "retention.mss": "1"} {
+	for name, value := range map[string]string{"flush.ms": "1", "cleanup.policy": "erase", "retention.ms": "soon", "retention.mss": "1"} {
 		if err := o.set("t", kadm.AlterConfig{Name: name, Value: &value}); !errors.Is(err, kerr.InvalidConfig) {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}

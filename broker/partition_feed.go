@@ -179,7 +179,7 @@ func (p *Partition) beginWithinLocked(run batch.Run) error {
 		return nil
 	}
 	first, _, err := batch.Next(run)
-	if err != nil || first.Base() >= end || first.End() <= end {
+	if err != nil || first.Base() >= end || first.End() <= end || first.Filler() {
 		return nil //nolint:nilerr // AppendReplica judges what is no batch
 	}
 	return p.log.ResetTo(first.Base())
@@ -220,7 +220,7 @@ func (p *Partition) truncateFed(epoch, last batch.Epoch, end batch.Offset) (feed
 	if !p.followsLocked(epoch) {
 		return feed.Local{}, errStaleAttempt
 	}
-	to := feed.CutTo(last, end, p.log.EpochEnd)
+	to := p.uncompactedLocked(feed.CutTo(last, end, p.log.EpochEnd))
 	var err error
 	if to < p.log.Start() {
 		err = p.log.ResetTo(to)
@@ -228,6 +228,16 @@ func (p *Partition) truncateFed(epoch, last batch.Epoch, end batch.Offset) (feed
 		err = p.log.TruncateTo(to)
 	}
 	return p.cutLocked(), err
+}
+
+// uncompactedLocked is where a follower cuts its log that is to end at to. Below the high
+// watermark of a compacted log records are gone because of later ones; where those go too,
+// after a loss of committed records, it takes all of it from the leader again.
+func (p *Partition) uncompactedLocked(to batch.Offset) batch.Offset {
+	if to < p.hw && p.log.Compacted() {
+		return min(to, p.log.Start())
+	}
+	return to
 }
 
 // resetFed drops the whole log and starts where the leader's starts, since the

@@ -184,7 +184,8 @@ func TestEpochEnd(t *testing.T) {
 
 // look is one round of retention with the given defaults.
 func (s *stand) look(r RetentionConfig, leapt time.Duration) {
-	newRetention(s.env, r, hclog.NewNullLogger()).look(s.Context(), leapt)
+	s.env.retention = r
+	newRetention(s.env, hclog.NewNullLogger()).look(s.Context(), leapt)
 }
 
 func TestRetention(t *testing.T) {

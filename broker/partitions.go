@@ -21,6 +21,7 @@ type environment struct {
 	lagMax time.Duration
 	// retention is what holds for topics that do not say.
 	retention  RetentionConfig
+	compaction CompactionConfig
 	durability fsm.Durability
 	log        hclog.Logger
 

@@ -248,18 +248,19 @@ func (r *reconciler) place(im *fsm.Image, tp fsm.TopicPartition, t *fsm.Topic, s
 		r.work.make(tp, t)
 		return
 	}
-	r.configure(p.log, t)
+	r.configure(p.log, t, s)
 	r.assign(im, p, s, r.stateOf(t, s))
 }
 
 // configure makes a log follow its topic's configs.
-func (r *reconciler) configure(l *storage.Log, t *fsm.Topic) {
+func (r *reconciler) configure(l *storage.Log, t *fsm.Topic, s fsm.Partition) {
 	size := int64(0) // the node's
 	if t.Configs["segment.bytes"] != "" {
 		size = t.Config.SegmentBytes
 	}
 	l.SetSegmentBytes(size)
 	l.SetSegmentAge(r.env.retention.segmentAge(t))
+	l.SetCompaction(r.env.compaction.policy(t, s))
 }
 
 // configureTopics takes changed configs to the logs of their topics.
@@ -270,8 +271,10 @@ func (r *reconciler) configureTopics(im *fsm.Image, ids []fsm.TopicID) {
 			continue
 		}
 		for i := range t.Partitions {
-			if p := r.replicas.Get(fsm.TopicPartition{Topic: id, Partition: i}); p != nil {
-				r.configure(p.log, t)
+			tp := fsm.TopicPartition{Topic: id, Partition: i}
+			s, known := im.Partition(tp)
+			if p := r.replicas.Get(tp); p != nil && known {
+				r.configure(p.log, t, s)
 				r.changed(im, p)
 			}
 		}

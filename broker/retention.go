@@ -23,21 +23,20 @@ const (
 // retention removes old records from the partitions that this node leads, on one
 // goroutine.
 type retention struct {
-	env      *environment
-	defaults RetentionConfig
-	log      hclog.Logger
-	done     chan struct{}
+	env  *environment
+	log  hclog.Logger
+	done chan struct{}
 }
 
-func newRetention(env *environment, defaults RetentionConfig, log hclog.Logger) *retention {
-	return &retention{env: env, defaults: defaults, log: log, done: make(chan struct{})}
+func newRetention(env *environment, log hclog.Logger) *retention {
+	return &retention{env: env, log: log, done: make(chan struct{})}
 }
 
 // run looks at all partitions from time to time, until ctx ends.
 func (r *retention) run(ctx context.Context) {
 	defer close(r.done)
 	last := r.env.now()
-	t := time.NewTimer(min(retentionFirst, r.defaults.Check))
+	t := time.NewTimer(min(retentionFirst, r.env.retention.Check))
 	defer t.Stop()
 	for {
 		select {
@@ -48,7 +47,7 @@ func (r *retention) run(ctx context.Context) {
 		now := r.env.now()
 		r.look(ctx, leap(last, now))
 		last = now
-		t.Reset(r.defaults.Check)
+		t.Reset(r.env.retention.Check)
 	}
 }
 
@@ -67,7 +66,7 @@ func (r *retention) look(ctx context.Context, leapt time.Duration) {
 		if !ok {
 			continue
 		}
-		policy := r.defaults.policy(t)
+		policy := r.env.retained(t)
 		if leapt > clockLeap {
 			policy.AgeMs = -1
 		}
@@ -153,10 +152,15 @@ func (c RetentionConfig) policy(t *fsm.Topic) storage.Retention {
 	if _, own := t.Configs["retention.bytes"]; own {
 		r.Bytes = t.Config.RetentionBytes
 	}
-	if t.Config.KeepAll {
+	return r
+}
+
+// retained is what a topic's partitions may let go of for their age or size.
+func (e *environment) retained(t *fsm.Topic) storage.Retention {
+	if keepAll, _ := e.compaction.Policy.of(t); keepAll {
 		return storage.RetainAll()
 	}
-	return r
+	return e.retention.policy(t)
 }
 
 // segmentAge is when a segment of a topic's partitions is closed.

@@ -24,6 +24,7 @@ type serverConfig struct {
 	InflateMemory       int64         // budget of all batches that are uncompressed to be checked
 	FetchMaxBytes       int           // largest Fetch response (fetch.max.bytes)
 	MessageMaxBytes     int           // largest batch of topics that do not say (message.max.bytes)
+	Cleanup             CleanupPolicy // of topics that do not say (log.cleanup.policy)
 	FetchSessions       int           // slots of the session cache (max.incremental.fetch.session.cache.slots)
 	AutoCreateTopics    bool          // Metadata creates what it does not find (auto.create.topics.enable)
 	MaxConnections      int           // in all (max.connections)

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -86,9 +87,8 @@ func settingRows() map[string]settingRow {
 		"log.roll.hours":                  intSetting(func(c *Config) int64 { return c.Retention.RollHours }),
 		"log.roll.ms":                     maybeSetting(wire.ConfigTypeLong, func(c *Config) *int64 { return c.Retention.RollMs }),
 	}
-	for name, row := range groupSettings() {
-		rows[name] = row
-	}
+	maps.Copy(rows, groupSettings())
+	maps.Copy(rows, compactionSettings())
 	return rows
 }
 
@@ -189,6 +189,16 @@ func (c Config) topicDefault(name string) (string, bool) {
 		n = c.Retention.rollMs()
 	case fsm.DurabilityConfig:
 		return c.Durability.String(), true
+	case fsm.CleanupPolicy:
+		return c.Compaction.Policy.Text, true
+	case "min.cleanable.dirty.ratio":
+		return javaDouble(c.Compaction.MinCleanable), true
+	case "min.compaction.lag.ms":
+		n = c.Compaction.MinLag
+	case "max.compaction.lag.ms":
+		n = c.Compaction.MaxLag
+	case "delete.retention.ms":
+		n = c.Compaction.DeleteRetention
 	default:
 		return "", false
 	}

@@ -13,6 +13,9 @@ import (
 // MinInsyncReplicas is the one config that Apply itself reads.
 const MinInsyncReplicas = "min.insync.replicas"
 
+// CleanupPolicy is the config that says what becomes of old records.
+const CleanupPolicy = "cleanup.policy"
+
 // DurabilityConfig is the config that says which durability a topic's partitions
 // are to have, and the setting of a node that stands in for it.
 const DurabilityConfig = "weir.durability"
@@ -33,10 +36,16 @@ type TopicConfig struct {
 	BeforeMax       int64 // ms that a producer's timestamp may lie in the past
 	AfterMax        int64 // ms that it may lie in the future
 	KeepAll         bool  // no old segment is removed, whatever the retention says
+	Compact         bool  // of all records of a key only the newest is kept
 	RetentionMs     int64 // age at which a segment may be removed; -1: never for its age
 	RetentionBytes  int64 // size of a partition above which old segments may be removed; -1: never for the size
 	Durability      Durability
 	SegmentMs       int64 // age of a segment's first record at which a new one is begun
+
+	MinCleanable      float64 // share of bytes never cleaned above which a log is
+	MinLagMs          int64   // age at which a record may be cleaned
+	MaxLagMs          int64   // age at which it must be
+	DeleteRetentionMs int64   // time that a deletion is kept after its first cleaning
 }
 
 // DefaultTopicConfig is the configuration of a topic without configs.
@@ -49,6 +58,10 @@ func DefaultTopicConfig() TopicConfig {
 		RetentionMs:     7 * 24 * 3_600_000,
 		RetentionBytes:  -1,
 		SegmentMs:       7 * 24 * 3_600_000,
+
+		MinCleanable:      0.5,
+		MaxLagMs:          math.MaxInt64,
+		DeleteRetentionMs: 24 * 3_600_000,
 	}
 }
 
@@ -79,8 +92,17 @@ type ConfigRow struct {
 // TopicConfigs returns the configs that have effect, by name.
 func TopicConfigs() []ConfigRow {
 	return []ConfigRow{
-		{"cleanup.policy", ListConfig, "delete", "", "delete, or nothing to keep all", "what becomes of old segments: removed by retention, or kept", cleanupPolicy},
+		{CleanupPolicy, ListConfig, "delete", "log.cleanup.policy", "delete, compact, both, or nothing to keep all",
+			"what becomes of old records: removed by retention, or when their key has a newer one, or kept",
+			func(c *TopicConfig, value string) (err error) {
+				c.KeepAll, c.Compact, err = ParseCleanupPolicy(value)
+				return err
+			}},
 		{"compression.type", StringConfig, "producer", "", "producer", "batches are stored as the producer sent them", only("producer")},
+		{"delete.retention.ms", LongConfig, "86400000", "log.cleaner.delete.retention.ms", "0 or more", "how long a deletion is kept in a compacted log after its first cleaning",
+			integer(0, math.MaxInt64, func(c *TopicConfig, n int64) { c.DeleteRetentionMs = n })},
+		{"max.compaction.lag.ms", LongConfig, "9223372036854775807", "log.cleaner.max.compaction.lag.ms", "1 or more", "age at which a record is compacted whatever the share of such records",
+			integer(1, math.MaxInt64, func(c *TopicConfig, n int64) { c.MaxLagMs = n })},
 		{"max.message.bytes", IntConfig, "1048588", "message.max.bytes", "0 to 2147483647", "largest batch, compressed, with its 12-byte prefix",
 			integer(0, math.MaxInt32, func(c *TopicConfig, n int64) { c.MaxMessageBytes = int(n) })},
 		{"message.timestamp.after.max.ms", LongConfig, "3600000", "", "0 or more", "how far in the future a producer's timestamp may lie",
@@ -88,6 +110,9 @@ func TopicConfigs() []ConfigRow {
 		{"message.timestamp.before.max.ms", LongConfig, "9223372036854775807", "", "0 or more", "how far in the past a producer's timestamp may lie",
 			integer(0, math.MaxInt64, func(c *TopicConfig, n int64) { c.BeforeMax = n })},
 		{"message.timestamp.type", StringConfig, "CreateTime", "", "CreateTime or LogAppendTime", "whose clock stamps the records", timestampType},
+		{"min.cleanable.dirty.ratio", DoubleConfig, "0.5", "log.cleaner.min.cleanable.ratio", "0 to 1", "share of a log's bytes never compacted above which it is", ratio},
+		{"min.compaction.lag.ms", LongConfig, "0", "log.cleaner.min.compaction.lag.ms", "0 or more", "age below which a record is not compacted",
+			integer(0, math.MaxInt64, func(c *TopicConfig, n int64) { c.MinLagMs = n })},
 		{MinInsyncReplicas, IntConfig, "a majority of the replicas", "", "1 to 2147483647",
 			"in-sync replicas that an acks=all record needs; never more than there are replicas; without it a majority of them",
 			integer(1, math.MaxInt32, func(c *TopicConfig, n int64) { c.MinISR = int16(min(n, MaxReplicas)) })},
@@ -112,7 +137,6 @@ func InertTopicConfigs() []ConfigRow {
 		{Name: "compression.gzip.level", Type: IntConfig, Default: "-1"},
 		{Name: "compression.lz4.level", Type: IntConfig, Default: "9"},
 		{Name: "compression.zstd.level", Type: IntConfig, Default: "3"},
-		{Name: "delete.retention.ms", Type: LongConfig, Default: "86400000"},
 		{Name: "errors.deadletterqueue.group.enable", Type: BooleanConfig, Default: "false"},
 		{Name: "file.delete.delay.ms", Type: LongConfig, Default: "60000"},
 		{Name: "flush.messages", Type: LongConfig, Default: "9223372036854775807"},
@@ -122,10 +146,7 @@ func InertTopicConfigs() []ConfigRow {
 		{Name: "leader.replication.throttled.replicas", Type: ListConfig, Default: ""},
 		{Name: "local.retention.bytes", Type: LongConfig, Default: "-2"},
 		{Name: "local.retention.ms", Type: LongConfig, Default: "-2"},
-		{Name: "max.compaction.lag.ms", Type: LongConfig, Default: "9223372036854775807"},
 		{Name: "max.decompressed.message.bytes", Type: IntConfig, Default: "2147483639"},
-		{Name: "min.cleanable.dirty.ratio", Type: DoubleConfig, Default: "0.5"},
-		{Name: "min.compaction.lag.ms", Type: LongConfig, Default: "0"},
 		{Name: "preallocate", Type: BooleanConfig, Default: "false"},
 		{Name: "remote.copy.lag.bytes", Type: LongConfig, Default: "-1"},
 		{Name: "remote.copy.lag.ms", Type: LongConfig, Default: "0"},
@@ -168,6 +189,9 @@ func ParseTopicConfigs(kvs [][2]string) (TopicConfig, error) {
 		if err := rows[j].set(&c, value); err != nil {
 			return c, fmt.Errorf("topic config %s=%q: %w: allowed is %s", name, value, err, rows[j].Values)
 		}
+	}
+	if c.MinLagMs > c.MaxLagMs {
+		return c, fmt.Errorf("topic config min.compaction.lag.ms=%d: %w: it is above max.compaction.lag.ms=%d", c.MinLagMs, ErrInvalidConfig, c.MaxLagMs)
 	}
 	return c, nil
 }
@@ -229,19 +253,33 @@ func integer(least, most int64, set func(*TopicConfig, int64)) func(*TopicConfig
 	}
 }
 
-// cleanupPolicy is a list of which only one item has effect; none keeps all.
-func cleanupPolicy(c *TopicConfig, value string) error {
+// ParseCleanupPolicy reads a list of delete and compact, in any order; an empty one keeps
+// all.
+func ParseCleanupPolicy(value string) (keepAll, compact bool, err error) {
 	items := configList(value)
-	for _, item := range items {
-		switch item {
-		case "delete":
-		case "compact":
-			return ErrNoEffect
+	keepAll = true
+	for i, item := range items {
+		switch {
+		case slices.Contains(items[:i], item):
+			return false, false, ErrInvalidConfig
+		case item == "delete":
+			keepAll = false
+		case item == "compact":
+			compact = true
 		default:
-			return ErrInvalidConfig
+			return false, false, ErrInvalidConfig
 		}
 	}
-	c.KeepAll = len(items) == 0
+	return keepAll, compact, nil
+}
+
+// ratio is a share.
+func ratio(c *TopicConfig, value string) error {
+	x, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return ErrInvalidConfig
+	}
+	c.MinCleanable = x
 	return nil
 }
 

@@ -15,9 +15,11 @@ func TestParseTopicConfigs(t *testing.T) {
 		{"message.timestamp.type", "LogAppendTime"}, {"message.timestamp.before.max.ms", "5"}, {"message.timestamp.after.max.ms", "6"},
 		{"compression.type", "producer"}, {"cleanup.policy", "delete"}, {"unclean.leader.election.enable", "false"},
 		{"retention.ms", "-1"}, {"retention.bytes", "1000"}, {"segment.ms", "7"}, {"weir.durability", "fsync"},
+		{"min.cleanable.dirty.ratio", "0.01"}, {"min.compaction.lag.ms", "8"}, {"max.compaction.lag.ms", "9"}, {"delete.retention.ms", "10"},
 	})
 	want := fsm.TopicConfig{MaxMessageBytes: 2000, SegmentBytes: 1 << 20, MinISR: 2, AppendTime: true, BeforeMax: 5, AfterMax: 6,
-		RetentionMs: -1, RetentionBytes: 1000, SegmentMs: 7, Durability: fsm.DurabilityFsync}
+		RetentionMs: -1, RetentionBytes: 1000, SegmentMs: 7, Durability: fsm.DurabilityFsync,
+		MinCleanable: 0.01, MinLagMs: 8, MaxLagMs: 9, DeleteRetentionMs: 10}
 	if err != nil || c != want {
 		t.Errorf("got %+v, %v; want %+v", c, err, want)
 	}
@@ -29,9 +31,14 @@ func TestRefusedTopicConfigs(t *testing.T) {
 		want        error
 		says        string
 	}{
-		{"cleanup.policy", "compact", fsm.ErrNoEffect, "allowed is delete"},
 		{"cleanup.policy", "erase", fsm.ErrInvalidConfig, "allowed is delete"},
-		{"cleanup.policy", "compact,delete", fsm.ErrNoEffect, ""},
+		{"cleanup.policy", "compact,erase", fsm.ErrInvalidConfig, ""},
+		{"cleanup.policy", "compact,compact", fsm.ErrInvalidConfig, ""},
+		{"min.cleanable.dirty.ratio", "1.1", fsm.ErrInvalidConfig, "0 to 1"},
+		{"min.cleanable.dirty.ratio", "NaN", fsm.ErrInvalidConfig, ""},
+		{"min.compaction.lag.ms", "-1", fsm.ErrInvalidConfig, ""},
+		{"max.compaction.lag.ms", "0", fsm.ErrInvalidConfig, ""},
+		{"delete.retention.ms", "-1", fsm.ErrInvalidConfig, ""},
 		{"compression.type", "zstd", fsm.ErrNoEffect, "allowed is producer"},
 		{"retention.ms", "-2", fsm.ErrInvalidConfig, "allowed is -1 for ever"},
 		{"retention.bytes", "1 GB", fsm.ErrInvalidConfig, ""},
@@ -62,6 +69,29 @@ func TestRefusedTopicConfigs(t *testing.T) {
 	}
 	if _, err := fsm.ParseTopicConfigs([][2]string{{"retention.ms", "-1"}, {"retention.ms", "-1"}}); !errors.Is(err, fsm.ErrInvalidConfig) {
 		t.Errorf("given twice: got %v, want ErrInvalidConfig", err)
+	}
+}
+
+// TestCleanupPolicies reads the policy in all its forms.
+func TestCleanupPolicies(t *testing.T) {
+	for value, want := range map[string][2]bool{
+		"": {true, false}, " ": {true, false}, "delete": {false, false}, "compact": {true, true},
+		"compact,delete": {false, true}, "delete,compact": {false, true}, " delete , compact ": {false, true}, "[]": {false, false},
+	} {
+		c, err := fsm.ParseTopicConfigs([][2]string{{fsm.CleanupPolicy, value}})
+		if value == "[]" {
+			if !errors.Is(err, fsm.ErrInvalidConfig) {
+				t.Errorf("%q: got %v", value, err)
+			}
+			continue
+		}
+		if err != nil || c.KeepAll != want[0] || c.Compact != want[1] {
+			t.Errorf("%q: got keep all %v, compact %v (%v), want %v", value, c.KeepAll, c.Compact, err, want)
+		}
+	}
+	_, err := fsm.ParseTopicConfigs([][2]string{{"min.compaction.lag.ms", "10"}, {"max.compaction.lag.ms", "9"}})
+	if !errors.Is(err, fsm.ErrInvalidConfig) || !strings.Contains(err.Error(), "above max.compaction.lag.ms") {
+		t.Errorf("a lag that is above the greatest: got %v", err)
 	}
 }
 
