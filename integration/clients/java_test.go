@@ -191,6 +191,32 @@ func TestJavaConsole(t *testing.T) {
 	}
 }
 
+// TestJavaCompaction lets Kafka's own tester of compaction write to topics with few keys, wait, and
+// compare what it reads with what it wrote. Operators' tools set the policy and show it.
+func TestJavaCompaction(t *testing.T) {
+	j := findJava(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := startCluster(ctx, t, "-c", "log.segment.bytes=1048576", "-c", "log.cleaner.backoff.ms=500", "-c", "log.cleaner.min.cleanable.ratio=0.1")
+	at := []string{"--bootstrap-server", strings.Join(c.Brokers(), ",")}
+	j.run(ctx, t, "TopicCommand", append(at, "--create", "--topic", "state", "--partitions", "1", "--replication-factor", "3")...)
+	entity := append(at, "--entity-type", "topics", "--entity-name", "state")
+	j.want(ctx, t, []string{`Completed updating config`}, "ConfigCommand", append(entity, "--alter", "--add-config", "cleanup.policy=[compact,delete],delete.retention.ms=1000")...)
+	j.want(ctx, t, []string{`cleanup.policy=compact,delete`, `delete.retention.ms=1000`}, "ConfigCommand", append(entity, "--describe")...)
+	j.want(ctx, t, []string{`min.cleanable.dirty.ratio=0.1 .*log.cleaner.min.cleanable.ratio=0.1`}, "ConfigCommand", append(entity, "--describe", "--all")...)
+	j.want(ctx, t, []string{`cleanup.policy=compact,delete`}, "TopicCommand", append(at, "--describe", "--topic", "state")...)
+	out := j.run(ctx, t, "LogCompactionTester", append(at, "--messages", "150000", "--topics", "1", "--duplicates", "4", "--percent-deletes", "20", "--sleep", "10")...)
+	m := regexp.MustCompile(`(\d+) rows of data produced, (\d+) rows of data consumed`).FindStringSubmatch(out)
+	if m == nil || !strings.Contains(out, " 0 mismatches") || !strings.Contains(out, "Data verification is completed") {
+		t.Fatalf("LogCompactionTester printed\n%s", out)
+	}
+	produced, _ := strconv.Atoi(m[1])
+	consumed, _ := strconv.Atoi(m[2])
+	if consumed*10 > produced*9 {
+		t.Errorf("%d records read of %d: nothing was compacted", consumed, produced)
+	}
+}
+
 // TestJavaAdmin uses the tools of operators.
 func TestJavaAdmin(t *testing.T) {
 	j := findJava(t)

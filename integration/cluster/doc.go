@@ -6,5 +6,7 @@
 // killed with SIGKILL in the middle, the same bytes out, by the bundled CLI, by
 // franz-go and, where it is installed, by kcat. Two more measure failovers: of one
 // partition (TestFailover), and of many at a time (TestManyPartitions), in short
-// without judging times; one moves replicas while nodes die (TestReassign). Every process is a child of the test and dies with it.
+// without judging times; one moves replicas while nodes die (TestReassign), and one has a
+// compacted topic written to while nodes are away and killed, and reads it from each
+// (TestCompaction). Every process is a child of the test and dies with it.
 package cluster
