@@ -146,7 +146,7 @@ func (r *Run) open(ctx context.Context) error {
 		return err
 	}
 	r.cluster, err = host.New(host.Plan{Bin: r.options.Bin, Self: r.options.Self, Dir: r.options.Dir, Nodes: r.options.Nodes, Network: network,
-		Settings: append([]string{"log.segment.bytes=1048576", "weir.scrub.bytes.per.second=1073741824"}, r.options.Settings...)})
+		Settings: append([]string{"log.segment.bytes=1048576", "log.cleaner.backoff.ms=500", "weir.scrub.bytes.per.second=1073741824"}, r.options.Settings...)})
 	if err != nil {
 		return err
 	}

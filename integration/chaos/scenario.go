@@ -46,7 +46,7 @@ func Scenarios() []Scenario {
 		{Name: "S12", About: "a coordinator freezes, is succeeded and wakes; an old generation commits", play: coordinators},
 		{Name: "S13", About: "controllers are cut off and frozen while topics come and go", play: controllers},
 		{Name: "S14", About: "replicas move while nodes that get them are killed, leaders stop in order, and moves are cancelled", Nodes: 5, play: moveUnderFire},
-		{Name: "S15", About: "logs are trimmed while leaders are killed (compacted ones are cut once there are any)", play: trimUnderFire},
+		{Name: "S15", About: "logs are trimmed, and then compacted, while leaders are killed", play: shortenUnderFire},
 		{Name: "S16", About: "consumers read from followers while leaders are killed", play: followerReads},
 		{Name: "power-fsync", About: "the power fails everywhere at once, twenty times; topics have durability fsync", Needs: Machines, Configs: durable("fsync"), play: powerFails},
 		{Name: "power-replicated", About: "the same with durability replicated, where it may lose what was acknowledged: the report says what was lost", Needs: Machines,

@@ -30,9 +30,23 @@ type trimmed struct {
 	floor int64   // the start that was answered last
 }
 
-func trimUnderFire(ctx context.Context, r *Run) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.cluster.Brokers()...), kgo.DefaultProduceTopic(trimTopic), kgo.MetadataMinAge(250*time.Millisecond),
+// shortenUnderFire has what takes records away do so while leaders die: first trims, then
+// compaction.
+func shortenUnderFire(ctx context.Context, r *Run) error {
+	if err := trimUnderFire(ctx, r); err != nil {
+		return err
+	}
+	return compactUnderFire(ctx, r)
+}
+
+// writer makes a client that produces to a topic.
+func (r *Run) writer(topic string) (*kgo.Client, error) {
+	return kgo.NewClient(kgo.SeedBrokers(r.cluster.Brokers()...), kgo.DefaultProduceTopic(topic), kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.DialTimeout(2*time.Second), kgo.RequestTimeoutOverhead(4*time.Second))
+}
+
+func trimUnderFire(ctx context.Context, r *Run) error {
+	cl, err := r.writer(trimTopic)
 	if err != nil {
 		return err
 	}
@@ -43,10 +57,10 @@ func trimUnderFire(ctx context.Context, r *Run) error {
 	if err := r.crew.CreateTopic(limit, &work.Topic{Name: trimTopic, Partitions: 1}, replicas(r.options.Nodes), r.configs); err != nil {
 		return err
 	}
-	if err := t.chase(ctx); err != nil {
+	if err := r.chase(ctx, trimTopic, trimRounds, t.more); err != nil {
 		return err
 	}
-	if _, err := t.leader(ctx, 0); err != nil {
+	if _, err := r.leaderOf(ctx, trimTopic, 0); err != nil {
 		return err
 	}
 	if err := t.produce(ctx); err != nil { // the last trim may have taken everything
@@ -55,24 +69,23 @@ func trimUnderFire(ctx context.Context, r *Run) error {
 	return t.readBack(ctx)
 }
 
-// chase kills one leader after the other, and lets the one before come back only then, so
-// that each replica has its turn.
-func (t *trimmed) chase(ctx context.Context) error {
-	r := t.run
-	f := r.strike("kill", fmt.Sprintf("%d leaders of %s", trimRounds, trimTopic))
+// chase kills one leader of a topic's partition after the other, each after some more work,
+// and lets the one before come back only then, so that each replica has its turn.
+func (r *Run) chase(ctx context.Context, topic string, rounds int, more func(context.Context) error) error {
+	f := r.strike("kill", fmt.Sprintf("%d leaders of %s", rounds, topic))
 	defer r.over(f)
 	r.take(f, r.alive())
 	var before []*host.Host
-	for range trimRounds {
-		if err := t.more(ctx); err != nil {
+	for range rounds {
+		if err := more(ctx); err != nil {
 			return err
 		}
-		leader, err := t.leader(ctx, len(before))
+		leader, err := r.leaderOf(ctx, topic, len(before))
 		if err != nil {
 			return err
 		}
 		r.faults++
-		r.note("kill the leader of %s (node %d)", trimTopic, leader.ID)
+		r.note("kill the leader of %s (node %d)", topic, leader.ID)
 		if err := errors.Join(leader.Kill(), restart(before)); err != nil {
 			return err
 		}
@@ -152,15 +165,16 @@ func answered(ok bool, err error) error {
 	return err
 }
 
-// leader waits until all replicas but some are in sync, and finds out who leads them.
-func (t *trimmed) leader(ctx context.Context, away int) (h *host.Host, err error) {
-	err = t.run.insist(ctx, "await the replicas of "+trimTopic, func(ctx context.Context) error {
-		topics, err := t.run.crew.Admin().ListTopics(ctx, trimTopic)
+// leaderOf waits until all replicas of a topic's partition but some are in sync, and finds out
+// who leads them.
+func (r *Run) leaderOf(ctx context.Context, topic string, away int) (h *host.Host, err error) {
+	err = r.insist(ctx, "await the replicas of "+topic, func(ctx context.Context) error {
+		topics, err := r.crew.Admin().ListTopics(ctx, topic)
 		if err != nil {
 			return err
 		}
-		p := topics[trimTopic].Partitions[0]
-		if h = t.run.cluster.Host(p.Leader); h == nil || h.PID() == 0 || len(p.Replicas) == 0 || len(p.ISR) < len(p.Replicas)-away {
+		p := topics[topic].Partitions[0]
+		if h = r.cluster.Host(p.Leader); h == nil || h.PID() == 0 || len(p.Replicas) == 0 || len(p.ISR) < len(p.Replicas)-away {
 			return fmt.Errorf("leader %d, %v of %v in sync", p.Leader, p.ISR, p.Replicas)
 		}
 		return nil
