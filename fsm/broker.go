@@ -12,7 +12,7 @@ type Endpoint struct {
 }
 
 // Broker is one registered broker. It never leaves the Image by itself: a
-// broker that is away is fenced.
+// broker that is away is fenced, and RemoveNode takes it out.
 type Broker struct {
 	ID       BrokerID
 	Epoch    BrokerEpoch // Raft index of the registration
@@ -83,6 +83,8 @@ func (c RegisterBroker) apply(e *edit) Result {
 	switch {
 	case known && cur.Process == c.Process && cur.Folder == c.Folder:
 		return Result{Epoch: int64(cur.Epoch)}
+	case e.next.mayServe(c.ID, c.Folder) != 0:
+		return refused(e.next.mayServe(c.ID, c.Folder))
 	case c.Replaces != cur.Epoch:
 		return refused(StaleBrokerEpoch)
 	case known && cur.Epoch >= epoch:

@@ -56,6 +56,8 @@ const (
 	kindAlterTopicConfigs   kind = 20
 	kindAddPartitions       kind = 21
 	kindChangeReplicas      kind = 22
+	kindAdmitNode           kind = 30
+	kindRemoveNode          kind = 31
 )
 
 // commandVersion is the second byte of every command so far. A change of one
@@ -134,6 +136,10 @@ func decode(k kind, r *codec.Coder) Command {
 		return read(r, (*AddPartitions).code)
 	case kindChangeReplicas:
 		return read(r, (*ChangeReplicas).code)
+	case kindAdmitNode:
+		return read(r, (*AdmitNode).code)
+	case kindRemoveNode:
+		return read(r, (*RemoveNode).code)
 	}
 	return nil
 }

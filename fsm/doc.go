@@ -2,7 +2,7 @@
 //
 // # Responsibility
 //
-// An Image is one version of all metadata: brokers, topics, partitions,
+// An Image is one version of all metadata: brokers, nodes, topics, partitions,
 // tombstones of deleted topics, producer id blocks, slots, groups and what they
 // have committed. A Command is one guarded fact from the Raft log. Apply makes
 // the next Image from both. Nothing is decided here: the controller (for groups
@@ -31,6 +31,8 @@
 //   - A broker's epoch is that of its last process. A registration of that process
 //     which comes again changes nothing, one of another that has been replaced since
 //     is refused.
+//   - A node id and a data folder that were admitted belong to each other for good: no other
+//     folder registers under the id, and once removed neither comes back.
 //   - A partition's leader is in its ISR or is NoBroker; its ISR is a subset of its
 //     replicas and holds no fenced broker; ISR, ELR and last members are disjoint;
 //     the ELR is empty while the ISR has its minimum.

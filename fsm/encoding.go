@@ -127,6 +127,18 @@ func (c *ReportDamaged) code(x *codec.Coder) {
 	codec.ArrayOf(x, &c.Items, sizeTopicPartition, codeTP)
 }
 
+func (c *AdmitNode) code(x *codec.Coder) {
+	codeBroker(x, &c.ID)
+	x.UUID(&c.Folder)
+	codeEndpoint(x, &c.Peer)
+}
+
+func (c *RemoveNode) code(x *codec.Coder) {
+	codeBroker(x, &c.ID)
+	x.UUID(&c.Folder)
+	codeBrokerEpoch(x, &c.Epoch)
+}
+
 func (InitCluster) kind() kind              { return kindInitCluster }
 func (c InitCluster) encode(w *codec.Coder) { c.code(w) }
 
@@ -162,3 +174,9 @@ func (c AllocateProducerIDs) encode(w *codec.Coder) { c.code(w) }
 
 func (ReportDamaged) kind() kind              { return kindReportDamaged }
 func (c ReportDamaged) encode(w *codec.Coder) { c.code(w) }
+
+func (AdmitNode) kind() kind              { return kindAdmitNode }
+func (c AdmitNode) encode(w *codec.Coder) { c.code(w) }
+
+func (RemoveNode) kind() kind              { return kindRemoveNode }
+func (c RemoveNode) encode(w *codec.Coder) { c.code(w) }

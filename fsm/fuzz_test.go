@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/weirmq/weir/fsm"
@@ -9,7 +10,7 @@ import (
 
 // FuzzDecodeCommand feeds bytes to the decoder and what it accepts to Apply.
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range append(samples(), groupSamples()...) {
+	for _, c := range slices.Concat(samples(), groupSamples(), nodeSamples()) {
 		f.Add(fsm.EncodeCommand(nil, c))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
@@ -28,7 +29,7 @@ func FuzzDecodeCommand(f *testing.F) {
 
 // FuzzDecodeEntry does the same with entries.
 func FuzzDecodeEntry(f *testing.F) {
-	f.Add(fsm.EncodeEntry(nil, append(samples(), groupSamples()...)))
+	f.Add(fsm.EncodeEntry(nil, slices.Concat(samples(), groupSamples(), nodeSamples())))
 	f.Add(fsm.EncodeEntry(nil, nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		cs, err := fsm.DecodeEntry(p)
@@ -79,7 +80,7 @@ func FuzzReadSnapshot(f *testing.F) {
 		if err := fsm.CheckImage(im); err != nil {
 			t.Fatalf("accepted: %v", err)
 		}
-		for i, c := range append(samples(), groupSamples()...) {
+		for i, c := range slices.Concat(samples(), groupSamples(), nodeSamples()) {
 			im, _ = fsm.Apply(im, im.Index()+uint64(i%2), c)
 		}
 		if err := fsm.CheckImage(im); err != nil {

@@ -1,7 +1,5 @@
 package fsm
 
-import "slices"
-
 // GiveUp is im after the folders of some brokers were lost for good: they are fenced,
 // have no seat and own no slot, and nobody waits for them to delete anything. It is
 // no Command, since no controller decides it: it is for a cluster that has lost its
@@ -20,12 +18,7 @@ func giveUp(im *Image, b Broker) *Image {
 	e := edit{next: &next}
 	e.evict(b.ID, leftEmpty)
 	e.freeSlots(b.ID)
-	for t := range values(im.tombstones) {
-		if i, waits := slices.BinarySearch(t.Pending, b.ID); waits {
-			left := slices.Delete(slices.Clone(t.Pending), i, i+1)
-			e.setTombstone(&Tombstone{ID: t.ID, Name: t.Name, Pending: left}, t)
-		}
-	}
+	e.confirmAll(b.ID)
 	b.Fenced = true
 	e.setBroker(b)
 	e.commit()

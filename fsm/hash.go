@@ -18,6 +18,7 @@ const (
 	rowSlot
 	rowGroup
 	rowOffset
+	rowNode
 )
 
 func (h *hasher) word(v uint64) {
@@ -94,6 +95,16 @@ func hashBroker(b Broker) uint64 {
 	h.int(int64(b.Peer.Port))
 	h.flag(b.Fenced)
 	h.flag(b.Stopping)
+	return h.sum()
+}
+
+func hashNode(n Node) uint64 {
+	h := rowNode
+	h.int(int64(n.ID))
+	h.bytes(n.Folder[:])
+	h.bytes([]byte(n.Peer.Host))
+	h.int(int64(n.Peer.Port))
+	h.flag(n.Removed)
 	return h.sum()
 }
 

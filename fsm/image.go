@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"iter"
+	"slices"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
@@ -17,6 +18,7 @@ type Image struct {
 	hash           uint64 // sum of the hashes of all rows; the index is not a row
 
 	brokers     []Broker                 // ascending id; replaced as a whole
+	nodes       []Node                   // ascending id; replaced as a whole
 	topics      *iradix.Tree[*Topic]     // by id
 	names       *iradix.Tree[*Topic]     // the same topics by name
 	blocks      *blockTree               // by blockKey
@@ -70,6 +72,24 @@ func (im *Image) Broker(id BrokerID) (Broker, bool) {
 		return Broker{}, false
 	}
 	return im.brokers[i], true
+}
+
+// Node returns what is for good of a node id; see the type for those that have a row.
+func (im *Image) Node(id BrokerID) (Node, bool) {
+	i, ok := findNode(im.nodes, id)
+	if !ok {
+		return Node{}, false
+	}
+	return im.nodes[i], true
+}
+
+// Nodes yields all that is for good of node ids, by ascending id, removed nodes included.
+func (im *Image) Nodes() iter.Seq[Node] { return slices.Values(im.nodes) }
+
+// Removed tells whether a node in a folder has been taken out of the cluster.
+func (im *Image) Removed(id BrokerID, folder [16]byte) bool {
+	n, ok := im.Node(id)
+	return ok && n.Removed && n.Folder == folder
 }
 
 // Eligible reports whether id is a registered broker that may enter an ISR and lead.

@@ -19,6 +19,9 @@ func CheckImage(im *Image) error {
 			return fmt.Errorf("broker %d out of order", b.ID)
 		}
 	}
+	if err := checkNodes(im); err != nil {
+		return err
+	}
 	partitions, orphans := 0, 0
 	for b := range im.blocks.all() {
 		if err := checkBlock(im, b); err != nil {
@@ -59,6 +62,25 @@ func checkIndexes(im *Image) error {
 	if im.leaderless.Len() != leaderless || im.reassigning.Len() != reassigning {
 		return fmt.Errorf("indexes hold %d leaderless blocks, want %d, and %d with reassignments, want %d",
 			im.leaderless.Len(), leaderless, im.reassigning.Len(), reassigning)
+	}
+	return nil
+}
+
+// checkNodes: an id and a folder belong to each other, and what left is gone.
+func checkNodes(im *Image) error {
+	folders := map[[16]byte]bool{}
+	for i, n := range im.nodes {
+		if n.ID < 1 || i > 0 && im.nodes[i-1].ID >= n.ID || folders[n.Folder] {
+			return fmt.Errorf("node %d out of order, or in the folder of another", n.ID)
+		}
+		folders[n.Folder] = true
+		b, registered := im.Broker(n.ID)
+		if registered && (n.Removed || b.Folder != n.Folder) {
+			return fmt.Errorf("node %+v beside broker %+v", n, b)
+		}
+		if n.Removed && im.hosts(n.ID) {
+			return fmt.Errorf("node %d is removed and hosts replicas", n.ID)
+		}
 	}
 	return nil
 }
@@ -132,6 +154,9 @@ func recomputedHash(im *Image) uint64 {
 	sum := hashCluster(im.clusterID) + hashProducerID(im.nextProducerID) + hashOfGroups(im)
 	for b := range im.Brokers() {
 		sum += hashBroker(b)
+	}
+	for n := range im.Nodes() {
+		sum += hashNode(n)
 	}
 	for t := range im.Topics() {
 		sum += hashTopic(t)

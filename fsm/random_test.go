@@ -132,6 +132,19 @@ func checkGuards(t *rapid.T, old, im *fsm.Image, c fsm.Command, r fsm.Result) {
 		if _, taken := old.TopicByName(c.Name); taken {
 			t.Fatalf("%#v was accepted over another topic", c)
 		}
+	case fsm.AdmitNode:
+		if n, ok := old.Node(c.ID); ok && (n.Removed || n.Folder != c.Folder) {
+			t.Fatalf("%#v was accepted over %+v", c, n)
+		}
+	case fsm.RemoveNode:
+		b, registered := im.Broker(c.ID)
+		n, _ := im.Node(c.ID)
+		if registered || !n.Removed || n.Folder != c.Folder || c.Epoch == 0 && b.Epoch != 0 {
+			t.Fatalf("%#v leaves %+v, %+v", c, n, b)
+		}
+		for range old.Hosted(c.ID) {
+			t.Fatalf("%#v was accepted although it hosts replicas", c)
+		}
 	case fsm.ChangeISR:
 		checkISRGuards(t, old, im, c, r)
 	case fsm.ChangeLeaders:
@@ -283,7 +296,7 @@ func (h holders) step(held []fsm.BrokerID, tp fsm.TopicPartition, p fsm.Partitio
 // drawCommand draws a command that has a fair chance to be accepted.
 func drawCommand(t *rapid.T, im *fsm.Image) fsm.Command {
 	switch rapid.SampledFrom([]string{"register", "register", "fence", "unfence", "unfence", "unfence", "stop", "create", "create",
-		"delete", "confirm", "ids", "isr", "isr", "isr", "replicas", "replicas", "elect", "handoff", "leaders", "damaged", "alter", "grow", "init"}).Draw(t, "command") {
+		"delete", "confirm", "ids", "isr", "isr", "isr", "replicas", "replicas", "elect", "handoff", "leaders", "damaged", "alter", "grow", "init", "admit", "remove"}).Draw(t, "command") {
 	case "register":
 		return drawRegister(t, im)
 	case "fence":
@@ -292,6 +305,11 @@ func drawCommand(t *rapid.T, im *fsm.Image) fsm.Command {
 	case "unfence":
 		id := drawBroker(t)
 		return fsm.UnfenceBroker{ID: id, Epoch: drawEpoch(t, im, id)}
+	case "admit":
+		id := drawBroker(t)
+		return fsm.AdmitNode{ID: id, Folder: drawFolder(t, im, id), Peer: fsm.Endpoint{Host: "p", Port: int32(rapid.IntRange(1, 2).Draw(t, "port"))}}
+	case "remove":
+		return drawRemove(t, im)
 	case "stop":
 		id := drawBroker(t)
 		return fsm.StopBroker{ID: id, Epoch: drawEpoch(t, im, id)}
@@ -342,6 +360,19 @@ func drawEpoch(t *rapid.T, im *fsm.Image, id fsm.BrokerID) fsm.BrokerEpoch {
 	return b.Epoch + fsm.BrokerEpoch(drawSlip(t))
 }
 
+// drawFolder is that of the broker more often than not.
+func drawFolder(t *rapid.T, im *fsm.Image, id fsm.BrokerID) [16]byte {
+	if b, ok := im.Broker(id); ok && rapid.IntRange(0, 3).Draw(t, "other folder") > 0 {
+		return b.Folder
+	}
+	return [16]byte{rapid.SampledFrom([]byte{1, 2, 0}).Draw(t, "folder"), byte(rapid.IntRange(0, 3).Draw(t, "of"))}
+}
+
+func drawRemove(t *rapid.T, im *fsm.Image) fsm.Command {
+	id := drawBroker(t)
+	return fsm.RemoveNode{ID: id, Folder: drawFolder(t, im, id), Epoch: drawEpoch(t, im, id)}
+}
+
 func drawRegister(t *rapid.T, im *fsm.Image) fsm.Command {
 	id := drawBroker(t)
 	c := fsm.RegisterBroker{
@@ -352,6 +383,9 @@ func drawRegister(t *rapid.T, im *fsm.Image) fsm.Command {
 		c.PrevCleanEpoch = 0
 	}
 	c.Folder[0] = rapid.SampledFrom([]byte{1, 1, 1, 2, 0}).Draw(t, "folder")
+	if n, ok := im.Node(id); ok && rapid.Bool().Draw(t, "own folder") {
+		c.Folder = n.Folder
+	}
 	c.Process[0] = byte(rapid.IntRange(0, 40).Draw(t, "process"))
 	return c
 }

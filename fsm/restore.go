@@ -24,6 +24,8 @@ func (e *edit) restore(number int, kind byte, body []byte) (done bool, err error
 		return false, e.restoreHead(read(x, (*snapshotHead).code), x)
 	case frameBroker:
 		return false, e.restoreBroker(read(x, (*Broker).code), x)
+	case frameNode:
+		return false, e.restoreNode(read(x, (*Node).code), x)
 	case frameTopic:
 		return false, e.restoreTopic(read(x, (*topicRow).code), x)
 	case frameTombstone:
@@ -62,6 +64,25 @@ func (e *edit) restoreBroker(b Broker, x *codec.Coder) error {
 	}
 	e.next.brokers = append(list, b)
 	e.next.hash += hashBroker(b)
+	return nil
+}
+
+func (e *edit) restoreNode(n Node, x *codec.Coder) error {
+	if err := x.End(); err != nil {
+		return err
+	}
+	list := e.next.nodes
+	if n.ID < 1 || n.Folder == ([16]byte{}) || len(list) > 0 && list[len(list)-1].ID >= n.ID {
+		return fmt.Errorf("node %d out of order", n.ID)
+	}
+	if _, known := e.next.nodeOf(n.Folder); known {
+		return fmt.Errorf("node %d has the folder of another", n.ID)
+	}
+	if b, ok := e.next.Broker(n.ID); ok && (n.Removed || b.Folder != n.Folder) {
+		return fmt.Errorf("node %d is another than the broker", n.ID)
+	}
+	e.next.nodes = append(list, n)
+	e.next.hash += hashNode(n)
 	return nil
 }
 

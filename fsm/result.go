@@ -36,6 +36,10 @@ const (
 	FencedInstance              // another member has taken over the group instance id
 	NotInSync                   // a replica that is being added is not in the ISR, or the ISR is too small
 	ReplicaNeeded               // a replica that would leave may hold what too few others are known to have
+	NodeIDTaken                 // the node id is that of another data folder
+	NodeRemoved                 // the node has been taken out of the cluster
+	FolderKnown                 // the data folder has another node id
+	HostsReplicas               // the node hosts replicas
 )
 
 // Error names the refusal in words.
@@ -68,6 +72,10 @@ func (r Refusal) Error() string {
 		FencedInstance:      "fenced group instance id",
 		NotInSync:           "added replicas are not in sync",
 		ReplicaNeeded:       "a replica that would leave is still needed",
+		NodeIDTaken:         "node id is that of another data folder",
+		NodeRemoved:         "node has been removed from the cluster",
+		FolderKnown:         "data folder has another node id",
+		HostsReplicas:       "node hosts replicas",
 	}
 	if int(r) < len(names) && names[r] != "" {
 		return names[r]

@@ -106,6 +106,10 @@ func (s *script) command() fsm.Command {
 		return fsm.FenceBroker{ID: s.broker("id"), Epoch: s.epochOf("id")}
 	case "unfence":
 		return fsm.UnfenceBroker{ID: s.broker("id"), Epoch: s.epochOf("id")}
+	case "admit":
+		return fsm.AdmitNode{ID: s.broker("id"), Folder: s.folder(), Peer: fsm.Endpoint{Host: s.text("at", "p"), Port: 9093}}
+	case "remove":
+		return fsm.RemoveNode{ID: s.broker("id"), Folder: s.folder(), Epoch: s.epochOf("id")}
 	case "stop":
 		return fsm.StopBroker{ID: s.broker("id"), Epoch: s.epochOf("id")}
 	case "create":
@@ -159,13 +163,18 @@ func (s *script) register() fsm.Command {
 	id := s.broker("id")
 	cur, _ := s.im.Broker(id)
 	return fsm.RegisterBroker{
-		ID: id, Folder: [16]byte(topicID(s.text("folder", fmt.Sprintf("folder%d", id)))),
+		ID: id, Folder: s.folder(),
 		Process: process(s.text("process", ""), s.index+1), BootID: s.text("boot", "boot1"),
 		Client: fsm.Endpoint{Host: fmt.Sprintf("c%d", id), Port: 9092}, Peer: fsm.Endpoint{Host: fmt.Sprintf("p%d", id), Port: 9093},
 		PrevCleanEpoch: fsm.BrokerEpoch(s.number("clean", 0)),
 		Replaces:       fsm.BrokerEpoch(s.number("replaces", int64(cur.Epoch))),
 		SessionLive:    s.d.HasArg("live"),
 	}
+}
+
+// folder is the step's folder, else that of the broker.
+func (s *script) folder() [16]byte {
+	return [16]byte(topicID(s.text("folder", fmt.Sprintf("folder%d", s.broker("id")))))
 }
 
 func (s *script) create() fsm.Command {
@@ -392,6 +401,9 @@ func show(im *fsm.Image) string {
 	}
 	for b := range im.Brokers() {
 		fmt.Fprintf(&out, "broker %d@%d%s%s\n", b.ID, b.Epoch, flag(" fenced", b.Fenced), flag(" stopping", b.Stopping))
+	}
+	for n := range im.Nodes() {
+		fmt.Fprintf(&out, "node %d in %s at %s:%d%s\n", n.ID, idName(fsm.TopicID(n.Folder)), n.Peer.Host, n.Peer.Port, flag(" removed", n.Removed))
 	}
 	for t := range im.Topics() {
 		for i, p := range im.Partitions(t.ID) {

@@ -13,7 +13,7 @@ import (
 
 // A snapshot is the magic, a version byte, and frames: a length of four bytes,
 // most significant first, a kind byte that the length counts, and the body. Head
-// comes first, then brokers by id, topics by id with all their partitions,
+// comes first, then brokers by id, nodes by id, topics by id with all their partitions,
 // tombstones by id, slots, groups and their offsets by key, and the end with a
 // checksum of all rows and the index.
 const (
@@ -31,6 +31,7 @@ const (
 	frameSlots     byte = 6
 	frameGroup     byte = 7
 	frameOffsets   byte = 8
+	frameNode      byte = 12
 )
 
 // CorruptSnapshotError says where a snapshot stops making sense.
@@ -132,6 +133,13 @@ func (b *Broker) code(x *codec.Coder) {
 	x.Bool(&b.Stopping)
 }
 
+func (n *Node) code(x *codec.Coder) {
+	codeBroker(x, &n.ID)
+	x.UUID(&n.Folder)
+	codeEndpoint(x, &n.Peer)
+	x.Bool(&n.Removed)
+}
+
 func (t *Tombstone) code(x *codec.Coder) {
 	codeTopicID(x, &t.ID)
 	x.String(&t.Name)
@@ -147,6 +155,9 @@ func WriteSnapshot(w io.Writer, im *Image) error {
 	s.frame(frameHead, head.code)
 	for b := range im.Brokers() {
 		s.frame(frameBroker, b.code)
+	}
+	for n := range im.Nodes() {
+		s.frame(frameNode, n.code)
 	}
 	for t := range values(im.topics) {
 		row := topicRow{id: t.ID, name: t.Name, configs: t.sortedConfigs(), rows: make([]Partition, 0, t.Partitions)}
