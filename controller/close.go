@@ -56,7 +56,7 @@ func (n *Node) stop() error {
 // handLeadership transfers the Raft leadership, only here and with the end to follow: a node
 // whose transfer was interrupted and that leads again may refuse every write.
 func (n *Node) handLeadership() {
-	if n.voters() < 2 {
+	if len(n.electorate().others) == 0 {
 		return
 	}
 	done := make(chan error, 1)

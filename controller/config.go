@@ -48,6 +48,9 @@ type Config struct {
 	Heartbeat time.Duration
 	// ElectionTimeout is how long Raft's followers wait for their leader.
 	ElectionTimeout time.Duration
+	// VoterSteady is how long a node must have kept up with the metadata log before it is given
+	// a vote.
+	VoterSteady time.Duration
 	// CallTimeout bounds a call to the controller whose caller set no deadline.
 	CallTimeout time.Duration
 
@@ -81,6 +84,7 @@ func DefaultConfig() Config {
 		Heartbeat:       500 * time.Millisecond,
 		ElectionTimeout: 500 * time.Millisecond,
 		CallTimeout:     30 * time.Second,
+		VoterSteady:     10 * time.Second,
 		Topics:          TopicDefaults{Partitions: 1, PartitionsMax: 10_000},
 	}
 }

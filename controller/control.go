@@ -277,6 +277,12 @@ func (n *Node) decide(ctx context.Context, req request) (reply, error) {
 		return t.quorum(ctx)
 	case *reassignRequest:
 		return t.reassign(ctx, r)
+	case *joinRequest:
+		return t.admitNode(ctx, r)
+	case *addVoterRequest:
+		return t.addVoter(ctx, r)
+	case *removeVoterRequest:
+		return t.removeVoter(ctx, r)
 	}
 	panic(fmt.Sprintf("BUG: no way to decide %T", req))
 }

@@ -102,6 +102,9 @@ func (t *term) run() error {
 	if err := t.nameCluster(); err != nil {
 		return err
 	}
+	if err := t.finishRecovery(); err != nil {
+		return err
+	}
 	im := t.n.Image()
 	t.live = elect.NewLiveness(t.n.cfg.Session)
 	t.live.Takeover(time.Now(), im)

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -43,7 +45,7 @@ func (n *Node) dialServer(ctx context.Context, to raft.ServerID, kind Kind) (net
 }
 
 // addrsOf lists where a node may be: where it last answered, where it is registered, where it
-// was when the cluster formed, and the addresses of the join list.
+// was when it joined or when the cluster formed, and the addresses of the join list.
 func (n *Node) addrsOf(to raft.ServerID) []string {
 	id, folder, ok := parseServerID(to)
 	if !ok {
@@ -52,8 +54,12 @@ func (n *Node) addrsOf(to raft.ServerID) []string {
 	n.mu.Lock()
 	candidates := []string{n.routes[to]}
 	n.mu.Unlock()
-	if b, ok := n.Image().Broker(id); ok && b.Folder == folder {
+	im := n.Image()
+	if b, ok := im.Broker(id); ok && b.Folder == folder {
 		candidates = append(candidates, endpointAddr(b.Peer))
+	}
+	if node, ok := im.Node(id); ok && node.Folder == folder && node.Peer.Host != "" {
+		candidates = append(candidates, endpointAddr(node.Peer))
 	}
 	if m, ok := n.formation.byFolder(folder); ok {
 		candidates = append(candidates, m.addr)
@@ -70,7 +76,7 @@ func (n *Node) addrsOf(to raft.ServerID) []string {
 // dialAs opens a connection and checks that the wanted node answers, in this cluster.
 func (n *Node) dialAs(ctx context.Context, addr string, kind Kind, epoch fsm.BrokerEpoch, want raft.ServerID) (net.Conn, error) {
 	p := Preface{Kind: kind, ClusterID: n.id.ClusterID, NodeID: n.id.NodeID, Folder: n.id.Folder, BrokerEpoch: epoch}
-	return dialPeer(ctx, addr, p, func(a answer) error {
+	c, err := dialPeer(ctx, addr, p, func(a answer) error {
 		if a.clusterID != n.id.ClusterID {
 			return fmt.Errorf("%s belongs to cluster %q, not to %s", addr, a.clusterID, n.id.ClusterID)
 		}
@@ -79,10 +85,31 @@ func (n *Node) dialAs(ctx context.Context, addr string, kind Kind, epoch fsm.Bro
 		}
 		return nil
 	})
+	if refusal := (*RefusedError)(nil); errors.As(err, &refusal) && refusal.Code == RefusedRemoved {
+		n.leave() // whoever says so has it from the metadata, where it stays
+	}
+	return c, err
+}
+
+// wentOut notes by which address this node reaches others.
+func (n *Node) wentOut(c net.Conn) {
+	if a, ok := c.LocalAddr().(*net.TCPAddr); ok {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.outward = a.IP.String()
+	}
+}
+
+// reachable tells whether an address is known at which other hosts could reach this node.
+func (n *Node) reachable() bool {
+	e := n.Advertised()
+	ip := net.ParseIP(e.Host)
+	return ip == nil || !ip.IsUnspecified()
 }
 
 // Advertised is where other nodes reach this one: what the configuration says, else the
-// address in the join list that leads here, else the listener's own.
+// address in the join list that leads here, else the listener's own, with the host from which
+// this node goes out in place of "all of them".
 func (n *Node) Advertised() fsm.Endpoint {
 	e := n.cfg.Advertise
 	at := n.peers.listener.Addr().String()
@@ -90,6 +117,11 @@ func (n *Node) Advertised() fsm.Endpoint {
 		at = n.listedAs
 	}
 	host, port := splitAddr(at)
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		n.mu.Lock()
+		host = cmp.Or(n.outward, host)
+		n.mu.Unlock()
+	}
 	if e.Host == "" {
 		e.Host = host
 	}

@@ -3,8 +3,8 @@
 // # Responsibility
 //
 // It owns Raft (hashicorp/raft behind our store, transport and state machine), the peer
-// listener with its preface, the forming of a cluster, the calls between nodes and the
-// controller, and this node's session with the controller. It holds no rule of replication:
+// listener with its preface, the forming of a cluster, who joins and votes later, the calls
+// between nodes and the controller, and this node's session with the controller. It holds no rule of replication:
 // what may be stored is fsm's, who should lead or live is elect's.
 //
 // # Data flow
@@ -14,6 +14,7 @@
 //	heartbeat, register, stop ─ the term's loop ─ facts ─ Raft ─ Image on every node
 //	Image ─ Changed ─ the term's loop (elections) and the brokers' reconcilers
 //	Reassign ─ the term's loop ─ replicas that come ─ Raft ─ in sync ─ the term's loop ─ replicas that go
+//	empty node ─ join connection to any node ─ controller ─ AdmitNode (its id) ─ Raft server without a vote ─ snapshot or log
 //	elect.Recovery ─ questions to brokers, where their logs end ─ answers ─ leaders at the risk of loss
 //
 // OpenSurvivor and Recover work on the folder of a stopped node, for a cluster that lost its
@@ -28,6 +29,10 @@
 //   - Only the first node of a list creates a cluster, and only from equal lists of empty
 //     folders (decideForming). A Raft server is a node id in one folder; a node that lost its
 //     log is never that server again.
+//   - A folder has one node id for good, decided by an entry. A node joins without a vote; a vote
+//     is given to one that keeps up, and taken where those that are left and answer are a
+//     majority; one change of Raft's servers at a time, guarded by the index of the configuration
+//     that it was decided on.
 //   - Nothing is decided before the barrier of the term has passed, and everything decided is
 //     an entry that Apply guards by epochs.
 //   - A heartbeat is acknowledged only after the leadership was verified later than its
@@ -40,7 +45,8 @@
 //   - Nobody stands for election before its time unless the leader's port refuses a majority.
 //   - A store opens with what was stored, or not at all: every byte is checked (controller/wal).
 //   - Raft's main loop handles every heartbeat (no fast path), Raft never pipelines, and the
-//     leadership is transferred only when the node is about to stop.
+//     leadership is transferred only when the node is about to stop. Who loses its vote has another
+//     stand first.
 //
 // # Goroutines
 //

@@ -28,13 +28,14 @@ func (t *term) judgeFormer() {
 	n.goFunc(func() {
 		ctx, cancel := context.WithTimeout(t.ctx, questionTimeout)
 		defer cancel()
-		count, at := 1, was.at
-		enough := n.askVoters(ctx, n.otherVoters(n.serverID()), &heardRequest{leader: string(n.serverID()), term: n.raft.CurrentTerm()}, func(r reply) bool {
+		voters := n.electorate()
+		count, at := 0, was.at
+		enough := n.askVoters(ctx, voters.others, &heardRequest{leader: string(n.serverID()), term: n.raft.CurrentTerm()}, func(r reply) bool {
 			if heard := time.Now().Add(-r.(*heardReply).ago); heard.After(at) {
 				at = heard
 			}
 			count++
-			return count > n.voters()/2
+			return voters.majority(count)
 		})
 		if enough {
 			t.post(t.ctx, func() { t.live.Unheard(id, at, time.Now()) })

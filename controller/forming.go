@@ -8,22 +8,33 @@ import (
 	"github.com/weirmq/weir/fsm"
 )
 
-// member is one voter of a new cluster.
+// member is one voter of a new cluster, or a node that joined it later.
 type member struct {
 	id     fsm.BrokerID
 	folder [16]byte
-	// addr is where the forming node reached it: the address in the join list.
+	// addr is where the forming node reached it, the address in the join list; of one that
+	// joined later what it advertised then.
 	addr string
 }
 
-// formation is the birth certificate of a cluster: who its first voters are. Each of them
-// keeps it in its Raft store; it also proves that the store belongs to the identity in the
-// data folder.
+// formation is the birth certificate of a cluster: who its first voters were. Who votes now is
+// in Raft's configuration. Each node keeps it in its Raft store; it also proves that the store
+// belongs to the identity in the data folder.
 type formation struct {
 	clusterID string
 	// founder is the folder of the node that created the cluster; it alone bootstraps Raft.
 	founder [16]byte
 	members []member
+	// joined is the node that keeps it, where that is none of the members; it is not shown.
+	joined *member
+}
+
+// own is the place of the node in a folder, if the formation is its own.
+func (f formation) own(folder [16]byte) (member, bool) {
+	if f.joined != nil && f.joined.folder == folder {
+		return *f.joined, true
+	}
+	return f.byFolder(folder)
 }
 
 func (f formation) byFolder(folder [16]byte) (member, bool) {
@@ -68,23 +79,30 @@ const (
 	formFound
 	// formAdopt means that the cluster exists and this node is one of its first voters.
 	formAdopt
+	// formJoin means that the cluster exists and this node asks to be admitted as a new one.
+	formJoin
 )
 
 // decideForming is the whole rule of forming. Problem: nodes started with the same list must
 // become one cluster, and a list that differs, a node that is missing or a folder that already
 // belongs somewhere must never yield a second one. Invariants: only the first node of the
 // list creates; it does so only when every listed node answered, is empty and shows the same
-// list; everybody else adopts what it created. Rejected: agreeing among those present (two
+// list; everybody else adopts what it created. An empty node that finds a cluster never
+// creates another: it is one of its first voters, or asks to be admitted, whoever else is
+// listed and whether it is listed itself. Rejected: agreeing among those present (two
 // halves of a list would both agree), and creating on every node from equal inputs (the
 // folder ids of nodes that restart meanwhile differ).
 func decideForming(me formReply, answers []formAnswer) (formStep, formation, string) {
-	for _, a := range answers {
-		if a.err == nil && a.reply.formed != nil {
-			return joinFormed(me, answers, a)
-		}
+	if found, why := formedAmong(answers); why != "" {
+		return formBlocked, formation{}, why
+	} else if found != nil {
+		return joinFormed(me, *found)
 	}
 	if step, why := unreadyList(me, answers); why != "" {
 		return step, formation{}, why
+	}
+	if n := len(answers); n != 1 && n != 3 && n != 5 {
+		return formRefused, formation{}, fmt.Sprintf("the join list names %d nodes, and none of them has a cluster: a new one begins with 1, 3 or 5", n)
 	}
 	members, why := assignIDs(answers)
 	if why != "" {
@@ -97,23 +115,39 @@ func decideForming(me formReply, answers []formAnswer) (formStep, formation, str
 	return formFound, formation{members: members}, ""
 }
 
-// joinFormed judges an existing cluster: its first voters adopt it, others are refused.
-func joinFormed(me formReply, answers []formAnswer, a formAnswer) (formStep, formation, string) {
+// formedAmong is an answer of a node that has a cluster, nil when nobody has. All that have
+// one must have the same.
+func formedAmong(answers []formAnswer) (*formAnswer, string) {
+	var found *formAnswer
+	for i, a := range answers {
+		switch {
+		case a.err != nil || a.reply.formed == nil:
+		case found == nil:
+			found = &answers[i]
+		case a.reply.formed.clusterID != found.reply.formed.clusterID:
+			return nil, fmt.Sprintf("%s belongs to cluster %s and %s to cluster %s: list the nodes of one cluster",
+				found.addr, found.reply.formed.clusterID, a.addr, a.reply.formed.clusterID)
+		}
+	}
+	return found, ""
+}
+
+// joinFormed judges an existing cluster: its first voters adopt it, others ask to be admitted.
+// That nobody gets the id of another folder is for the controller to see; of the first voters
+// everybody knows.
+func joinFormed(me formReply, a formAnswer) (formStep, formation, string) {
 	f := *a.reply.formed
 	if _, ok := f.byFolder(me.folder); ok {
 		return formAdopt, f, ""
 	}
-	self := selfAddr(me, answers)
 	for _, m := range f.members {
-		if (me.nodeID != 0 && m.id == me.nodeID) || (me.nodeID == 0 && m.addr == self) {
+		if me.nodeID != 0 && m.id == me.nodeID {
 			return formRefused, formation{}, fmt.Sprintf(
-				"cluster %s at %s already has node %d, with another data folder: a node that lost its folder does not get its old identity back; bring the old folder back",
+				"cluster %s at %s already has node %d, with another data folder: a node that lost its folder does not get its old identity back; bring the old folder back, or start without --node-id to join as a new node",
 				f.clusterID, a.addr, m.id)
 		}
 	}
-	return formRefused, formation{}, fmt.Sprintf(
-		"cluster %s already exists at %s and this node, whose folder is empty, is not one of its first nodes; adding nodes to a running cluster is not supported yet",
-		f.clusterID, a.addr)
+	return formJoin, f, ""
 }
 
 // selfAddr is the listed address that led back to this node, or "".

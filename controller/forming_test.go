@@ -20,6 +20,10 @@ func TestDecideForming(t *testing.T) {
 	formed := formation{clusterID: "X", members: []member{{1, a.folder, "a:1"}, {2, b.folder, "b:1"}, {3, c.folder, "c:1"}}}
 	inCluster := a
 	inCluster.formed = &formed
+	inOther := b
+	inOther.formed = &formation{clusterID: "other"}
+	pair := joinList{"a:1", "b:1"}
+	a2, b2 := shown(1, 0, pair), shown(2, 0, pair)
 	wiped := shown(2, 0, list)
 	wiped.folder = [16]byte{0xee}
 	wipedByID := shown(9, 2, joinList{"x:1"})
@@ -43,9 +47,14 @@ func TestDecideForming(t *testing.T) {
 		{"duplicate node ids", a, []formAnswer{{"a:1", a, nil}, {"b:1", withID(b, 3), nil}, {"c:1", c, nil}}, formBlocked, "b:1 and c:1 would both be node 3"},
 		{"wanted ids", withID(a, 30), []formAnswer{{"a:1", withID(a, 30), nil}, {"b:1", withID(b, 10), nil}, {"c:1", withID(c, 20), nil}}, formFound, ""},
 		{"counted by its folder: adopts", b, []formAnswer{{"a:1", inCluster, nil}, {"b:1", b, nil}, {"c:1", formReply{}, refused}}, formAdopt, ""},
-		{"lost its folder", wiped, []formAnswer{{"a:1", inCluster, nil}, {"b:1", wiped, nil}, {"c:1", c, nil}}, formRefused, "already has node 2, with another data folder"},
+		{"lost its folder", wiped, []formAnswer{{"a:1", inCluster, nil}, {"b:1", wiped, nil}, {"c:1", c, nil}}, formJoin, ""},
 		{"lost its folder, by node id", wipedByID, []formAnswer{{"a:1", inCluster, nil}}, formRefused, "already has node 2"},
-		{"new server", stranger, []formAnswer{{"a:1", inCluster, nil}, {"z:1", stranger, nil}}, formRefused, "adding nodes to a running cluster is not supported yet"},
+		{"new server", stranger, []formAnswer{{"a:1", inCluster, nil}, {"z:1", stranger, nil}}, formJoin, ""},
+		{"new server that nobody lists", stranger, []formAnswer{{"a:1", inCluster, nil}, {"b:1", formReply{}, refused}}, formJoin, ""},
+		{"new server beside empty ones", stranger, []formAnswer{{"a:1", a, nil}, {"b:1", inCluster, nil}, {"z:1", stranger, nil}}, formJoin, ""},
+		{"two clusters", stranger, []formAnswer{{"a:1", inCluster, nil}, {"b:1", inOther, nil}}, formBlocked, "a:1 belongs to cluster X and b:1 to cluster other: list the nodes of one cluster"},
+		{"two of two empty ones", a2, []formAnswer{{"a:1", a2, nil}, {"b:1", b2, nil}}, formRefused, "names 2 nodes, and none of them has a cluster: a new one begins with 1, 3 or 5"},
+		{"one of two is missing", a2, []formAnswer{{"a:1", a2, nil}, {"b:1", formReply{}, refused}}, formWait, "waiting for b:1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			step, f, why := decideForming(tc.me, tc.answers)
@@ -75,7 +84,7 @@ func TestParseJoin(t *testing.T) {
 	if got, err := parseJoin([]string{"[::1]", "host", "10.0.0.1:1"}); err != nil || got.String() != "10.0.0.1:1,[::1]:9093,host:9093" {
 		t.Fatalf("got %v, %v", got, err)
 	}
-	for _, bad := range [][]string{{"a:1", "b:1"}, {"a:1", "A:1", "b:1"}, {"a:x"}, {""}, {"a:0"}, {"http://a:1"}} {
+	for _, bad := range [][]string{{"a:1", "A:1", "b:1"}, {"a:x"}, {""}, {"a:0"}, {"http://a:1"}} {
 		if got, err := parseJoin(bad); err == nil {
 			t.Errorf("%q is accepted as %v", bad, got)
 		}
@@ -136,19 +145,31 @@ func stopAfterRounds(t *testing.T, tn *testNode, cancel context.CancelFunc) {
 	cancel()
 }
 
+// TestWipedVoterIsRefused: a voter that lost its log is not that voter any more. Without a wish
+// for an id it is a new node.
 func TestWipedVoterIsRefused(t *testing.T) {
 	c := newCluster(t, 3)
 	c.openAll()
 	victim := c.follower()
+	was := victim.node.Identity()
 	victim.close()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 
 	kept := victim.identity
-	victim.cfg.RaftDir, victim.identity = t.TempDir(), nil
+	victim.wipe()
+	victim.cfg.NodeID = was.NodeID
 	if err := victim.open(ctx); err == nil || !strings.Contains(err.Error(), "does not get its old identity back") {
 		t.Fatalf("a node that lost everything: %v", err)
 	}
+	victim.cfg.NodeID = 0
+	if err := victim.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if id := victim.node.Identity(); id.NodeID != 4 || id.Folder == was.Folder || victim.node.votes(id.NodeID) {
+		t.Fatalf("a node that lost everything is %+v, was %+v", id, was)
+	}
+	victim.close()
 	victim.cfg.RaftDir, victim.identity = t.TempDir(), kept
 	if err := victim.open(ctx); err == nil || !strings.Contains(err.Error(), "does not get its old identity back") {
 		t.Fatalf("a node that lost its Raft log: %v", err)

@@ -15,8 +15,8 @@ const defaultPeerPort = "9093"
 // joinList is a --join list in the one order that all nodes agree on: by host, then port.
 type joinList []string
 
-// parseJoin normalises a --join list. The nodes of a first list become the voters, so it
-// names 1, 3 or 5; an empty list means a cluster of this node alone.
+// parseJoin normalises a --join list; an empty one means a cluster of this node alone. How many
+// it may name depends on whether they have a cluster already; see decideForming.
 func parseJoin(list []string) (joinList, error) {
 	var out joinList
 	for _, s := range list {
@@ -28,11 +28,6 @@ func parseJoin(list []string) (joinList, error) {
 			return nil, fmt.Errorf("the join list names %s twice", a)
 		}
 		out = append(out, a)
-	}
-	switch len(out) {
-	case 0, 1, 3, 5:
-	default:
-		return nil, fmt.Errorf("the join list names %d nodes; a new cluster begins with 1, 3 or 5", len(out))
 	}
 	slices.SortFunc(out, compareAddrs)
 	return out, nil

@@ -32,7 +32,10 @@ const (
 	opGone  op = 14
 	opHeard op = 15
 
-	opReassign op = 16
+	opReassign    op = 16
+	opJoin        op = 20
+	opAddVoter    op = 21
+	opRemoveVoter op = 22
 )
 
 // status is the outcome of a call, before its body.
@@ -95,6 +98,12 @@ func newRequest(o op) request {
 		return &heardRequest{}
 	case opReassign:
 		return &reassignRequest{}
+	case opJoin:
+		return &joinRequest{}
+	case opAddVoter:
+		return &addVoterRequest{}
+	case opRemoveVoter:
+		return &removeVoterRequest{}
 	}
 	return nil
 }
@@ -122,6 +131,10 @@ func newReply(o op) reply {
 		return &heardReply{}
 	case opReassign:
 		return &reassignReply{}
+	case opJoin:
+		return &joinReply{}
+	case opAddVoter, opRemoveVoter:
+		return &memberReply{}
 	case opStop, opRefused, opSync:
 		return &indexReply{}
 	}

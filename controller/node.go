@@ -67,6 +67,10 @@ type Node struct {
 	succeeding atomic.Bool
 	// recoveries counts the partitions whose leader may lack acknowledged records.
 	recoveries atomic.Int64
+	// change is the right to change who is a member, held by one call at a time on the leader.
+	change chan struct{}
+	// left is whether this node learnt that it was removed from the cluster.
+	left atomic.Bool
 	// term is the present term while this node is the controller and has caught up.
 	term atomic.Pointer[term]
 
@@ -81,6 +85,8 @@ type Node struct {
 	mu     sync.Mutex
 	wg     sync.WaitGroup
 	closed bool
+	// outward is the host by whose address this node goes out, "" before it has.
+	outward string
 	// routes are the addresses at which peers last answered.
 	routes map[raft.ServerID]string
 }
@@ -103,7 +109,7 @@ func newNode(cfg Config) *Node {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, lead: newLeadership(), routes: make(map[raft.ServerID]string)}
+	n := &Node{cfg: cfg, log: cfg.Logger, lead: newLeadership(), change: make(chan struct{}, 1), routes: make(map[raft.ServerID]string)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.machine = newMachine(n.exit)
 	n.control = &controlLinks{n: n}
@@ -195,7 +201,7 @@ func (n *Node) introduction() answer {
 
 // admit judges the preface of a connection to this node.
 func (n *Node) admit(p Preface) *RefusedError {
-	if p.Kind < KindForm || p.Kind > KindFeed {
+	if p.Kind < KindForm || p.Kind > KindJoin {
 		return &RefusedError{RefusedKind, fmt.Sprintf("there is no connection of %s", p.Kind)}
 	}
 	me := n.introduction()
@@ -206,10 +212,18 @@ func (n *Node) admit(p Preface) *RefusedError {
 		return &RefusedError{RefusedNotReady, "this node has no cluster yet"}
 	case p.ClusterID != me.clusterID:
 		return &RefusedError{RefusedCluster, fmt.Sprintf("this node belongs to cluster %s, node %d that dials to cluster %q", me.clusterID, p.NodeID, p.ClusterID)}
+	case p.Kind == KindJoin:
+		return nil
 	case p.NodeID < 1:
 		return &RefusedError{RefusedNode, fmt.Sprintf("%d is no node id", p.NodeID)}
 	case p.NodeID == me.nodeID && p.Folder != me.folder:
 		return &RefusedError{RefusedNode, fmt.Sprintf("this node is node %d already, with another data folder", me.nodeID)}
+	}
+	// What the Image says of ids and folders is for good, however old it is.
+	if node, ok := n.Image().Node(p.NodeID); ok && node.Folder != p.Folder {
+		return &RefusedError{RefusedNode, fmt.Sprintf("node %d has another data folder: a node that lost its folder does not get its old identity back", p.NodeID)}
+	} else if ok && node.Removed {
+		return &RefusedError{RefusedRemoved, removedText(p.NodeID, me.clusterID)}
 	}
 	// On kind control an epoch that is over is no reason: it is there that its broker learns of
 	// it and registers again.
@@ -261,6 +275,7 @@ func (n *Node) startRaft() error {
 	n.goFunc(func() { n.compact(n.ctx.Done()) })
 	n.peers.handle(KindRaft, stream.serve)
 	n.peers.handle(KindControl, n.serveControl)
+	n.peers.handle(KindJoin, n.serveJoin)
 	return n.stand(self)
 }
 
@@ -288,6 +303,7 @@ func (n *Node) raftConfig(self raft.ServerID, notify chan<- bool) *raft.Config {
 	c.TrailingLogs = trailingLogs
 	c.NotifyCh = notify
 	c.NoLegacyTelemetry = true
+	c.ShutdownOnRemove = false // a process without its Raft would be of no use to anyone
 	c.Logger = newRaftLogger(n.log.Named("raft"))
 	return c
 }
@@ -299,9 +315,8 @@ func (n *Node) snapshots() (*snapshots, error) {
 // stand makes a sole voter lead at once, since it has nobody to wait for, and the founder of
 // a new cluster as soon as others can vote.
 func (n *Node) stand(self raft.ServerID) error {
-	servers := n.raft.GetConfiguration().Configuration().Servers
-	switch {
-	case len(servers) == 1 && servers[0].ID == self && servers[0].Suffrage == raft.Voter:
+	switch e := n.electorate(); {
+	case e.self && len(e.others) == 0:
 		return n.transport.electNow(self)
 	case n.founder:
 		n.goFunc(func() { n.launch(self) })
@@ -309,26 +324,18 @@ func (n *Node) stand(self raft.ServerID) error {
 	return nil
 }
 
-// voters is how many nodes vote in Raft.
-func (n *Node) voters() int {
-	count := 0
-	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
-		if s.Suffrage == raft.Voter {
-			count++
-		}
-	}
-	return count
-}
-
 // catchUp waits until the local Image holds what the present controller knows.
 func (n *Node) catchUp(ctx context.Context) error {
-	stop := make(chan struct{})
-	defer close(stop)
-	n.goFunc(func() { n.reportWaiting(stop) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.goFunc(func() { n.reportWaiting(ctx, cancel) })
 	for {
 		err := n.Sync(ctx)
 		if err == nil {
 			return nil
+		}
+		if n.left.Load() {
+			return n.removed()
 		}
 		if ctx.Err() != nil || n.ctx.Err() != nil {
 			return fmt.Errorf("wait for the cluster's metadata: %w", err)
@@ -345,22 +352,30 @@ func (n *Node) Sync(ctx context.Context) error {
 	return n.machine.wait(ctx, rep.(*indexReply).index)
 }
 
-// reportWaiting tells from time to time why a node is not up yet.
-func (n *Node) reportWaiting(stop <-chan struct{}) {
+// reportWaiting tells from time to time why a node is not up yet, until ctx ends. It ends ctx
+// when this node learns that it has been removed, and nobody is going to tell it anything else.
+func (n *Node) reportWaiting(ctx context.Context, cancel context.CancelFunc) {
 	tick := time.NewTicker(waitReport)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			t, _ := n.lead.get()
-			if t.leader == "" {
-				n.log.Info("waiting for a majority of the cluster's first nodes", "nodes", n.formation.String())
-			} else {
-				n.log.Info("catching up with the controller's metadata", "controller", t.leader, "index", n.Image().Index())
-			}
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-n.ctx.Done():
+			return
+		}
+		t, _ := n.lead.get()
+		switch {
+		case t.leader != "":
+			n.log.Info("catching up with the controller's metadata", "controller", t.leader, "index", n.Image().Index())
+		case len(n.servers()) == 0:
+			n.log.Info("waiting for the controller to send the cluster's metadata")
+		default:
+			n.log.Info("waiting for a majority of the nodes that vote", "nodes", serverNames(n.servers(), raft.Voter))
+		}
+		if t.leader == "" && n.askWhetherRemoved(ctx) {
+			cancel()
 			return
 		}
 	}

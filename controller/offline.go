@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +15,12 @@ import (
 	"github.com/weirmq/weir/storage/vfs"
 )
 
-// keyRecovered is the key of ours in Raft's stable store that says what Recover did.
-const keyRecovered = "WeirRecovered"
+// The keys of ours in Raft's stable store that say what Recover did, and which brokers the
+// cluster is to give up once this node leads; empty when it has.
+const (
+	keyRecovered = "WeirRecovered"
+	keyGiveUp    = "WeirGiveUp"
+)
 
 // Survivor is the metadata of a stopped node whose cluster has lost the majority of its
 // controllers for good.
@@ -31,7 +36,11 @@ const keyRecovered = "WeirRecovered"
 //   - Nothing is taken from metadata with a gap.
 //
 // Steps: OpenSurvivor replays the newest readable snapshot and the log behind it; Outlook says
-// what would become of the cluster; Recover writes the snapshot with the new voters.
+// what would become of the cluster; Recover writes the snapshot with the new voters. As the node
+// leads for the first time it gives the brokers on lost voters up, before any broker registers:
+// else they would be members until their sessions end, while those that are left lose their
+// seats as they register. It also repeats the configuration, in the log. Nodes without a vote go
+// on from the logs that they have, so that whatever they must know has to be there.
 //
 // Rejected: a file that is looked at by each start (it is forgotten there), and a node that
 // decides by itself after a time without a majority (both halves of a cut network would).
@@ -54,8 +63,9 @@ type Outlook struct {
 	// Index and Term are where the metadata of this node ends: nodes that are kept may be
 	// compared by term, then by index.
 	Index, Term uint64
-	// Voters are the voters by the present configuration, Kept those that stay, GivenUp the others.
-	Voters, Kept, GivenUp []fsm.BrokerID
+	// Voters are the voters by the present configuration, Kept those that vote from now on, GivenUp
+	// the voters that are not among them. Others are nodes without a vote, which stay.
+	Voters, Kept, GivenUp, Others []fsm.BrokerID
 	// Topics and Partitions is how many there are.
 	Topics, Partitions int
 	// Complete partitions have a kept node among those that surely hold every committed record,
@@ -111,7 +121,7 @@ func (s *Survivor) checkOwner() error {
 	if f == nil {
 		return fmt.Errorf("the metadata in %s belongs to no cluster: this node never was in one", s.dir)
 	}
-	if m, ok := f.byFolder(s.id.Folder); !ok || f.clusterID != s.id.ClusterID || m.id != s.id.NodeID {
+	if m, ok := f.own(s.id.Folder); !ok || f.clusterID != s.id.ClusterID || m.id != s.id.NodeID {
 		return fmt.Errorf("the data folder belongs to node %d of cluster %s, but the metadata in %s was made for cluster %s by another node",
 			s.id.NodeID, s.id.ClusterID, s.dir, f.clusterID)
 	}
@@ -183,14 +193,20 @@ func (s *Survivor) Outlook(keep []fsm.BrokerID) (Outlook, error) {
 	im := fsm.GiveUp(s.image, s.givenUp(kept)...)
 	for _, v := range s.servers {
 		id, _, _ := parseServerID(v.ID)
-		o.Voters = append(o.Voters, id)
-		if slices.ContainsFunc(kept, func(k raft.Server) bool { return k.ID == v.ID }) {
+		_, stays := findServer(kept, v.ID)
+		if v.Suffrage == raft.Voter {
+			o.Voters = append(o.Voters, id)
+		}
+		switch {
+		case stays:
 			o.Kept = append(o.Kept, id)
-		} else {
+		case v.Suffrage == raft.Voter:
 			o.GivenUp = append(o.GivenUp, id)
+		default:
+			o.Others = append(o.Others, id)
 		}
 	}
-	stays := func(id fsm.BrokerID) bool { return slices.Contains(o.Kept, id) }
+	stays := func(id fsm.BrokerID) bool { return slices.Contains(o.Kept, id) || slices.Contains(o.Others, id) }
 	for t := range im.Topics() {
 		o.Topics++
 		for _, p := range im.Partitions(t.ID) {
@@ -222,22 +238,25 @@ func (o *Outlook) add(p fsm.Partition, stays func(fsm.BrokerID) bool) {
 	}
 }
 
-// kept returns the servers with these ids, this node among them.
+// kept returns the servers with these ids, this node among them, as voters. A node that had
+// no vote may be kept as well: where all voters are lost, one of those has what is left.
 func (s *Survivor) kept(keep []fsm.BrokerID) ([]raft.Server, error) {
 	if len(keep) == 0 {
 		keep = []fsm.BrokerID{s.id.NodeID}
 	}
 	var out []raft.Server
 	for _, v := range s.servers {
-		if id, _, ok := parseServerID(v.ID); ok && slices.Contains(keep, id) && v.Suffrage == raft.Voter {
+		if id, _, ok := parseServerID(v.ID); ok && slices.Contains(keep, id) {
+			v.Suffrage = raft.Voter
 			out = append(out, v)
 		}
 	}
-	if !slices.ContainsFunc(out, func(v raft.Server) bool { return v.ID == serverID(s.id.NodeID, s.id.Folder) }) {
-		return nil, fmt.Errorf("node %d, which this folder belongs to, is not among the nodes to keep, or is no voter: keep it, or recover one that is to be kept", s.id.NodeID)
+	if _, ok := findServer(out, serverID(s.id.NodeID, s.id.Folder)); !ok {
+		return nil, fmt.Errorf("node %d, which this folder belongs to, is not among the nodes to keep, or was not in the cluster any more: keep it, or recover one that is to be kept", s.id.NodeID)
 	}
 	if len(out) != len(keep) {
-		return nil, fmt.Errorf("not all of %v are voters: the cluster's voters are %s", keep, serverNames(s.servers))
+		return nil, fmt.Errorf("not all of %v are nodes of the cluster: its voters are %s, and its nodes without a vote %s",
+			keep, serverNames(s.servers, raft.Voter), serverNames(s.servers, raft.Nonvoter))
 	}
 	return out, nil
 }
@@ -246,53 +265,57 @@ func (s *Survivor) kept(keep []fsm.BrokerID) ([]raft.Server, error) {
 func (s *Survivor) givenUp(kept []raft.Server) []fsm.BrokerID {
 	var out []fsm.BrokerID
 	for _, v := range s.servers {
-		if id, _, ok := parseServerID(v.ID); ok && !slices.ContainsFunc(kept, func(k raft.Server) bool { return k.ID == v.ID }) {
+		id, _, ok := parseServerID(v.ID)
+		if _, stays := findServer(kept, v.ID); ok && !stays && v.Suffrage == raft.Voter {
 			out = append(out, id)
 		}
 	}
 	return out
 }
 
-// withoutThem is a machine whose snapshot has given some brokers up. Else they would be
-// members until their sessions end, while this broker loses its seats as it registers.
-type withoutThem struct {
-	*machine
-	ids []fsm.BrokerID
-}
-
-// Snapshot implements raft.FSM.
-func (w withoutThem) Snapshot() (raft.FSMSnapshot, error) {
-	if err := w.haltedErr(); err != nil {
-		return nil, err
+// remaining is the configuration in which the kept servers vote and those without a vote stay.
+func (s *Survivor) remaining(kept []raft.Server) []raft.Server {
+	out := slices.Clone(kept)
+	for _, v := range s.servers {
+		if _, stays := findServer(kept, v.ID); !stays && v.Suffrage != raft.Voter {
+			out = append(out, v)
+		}
 	}
-	return snapshot{fsm.GiveUp(w.Image(), w.ids...)}, nil
+	return out
 }
 
-func serverNames(servers []raft.Server) string {
+func serverNames(servers []raft.Server, which raft.ServerSuffrage) string {
 	var names []string
 	for _, v := range servers {
-		id, _, _ := parseServerID(v.ID)
-		names = append(names, fmt.Sprint(id))
+		if id, _, ok := parseServerID(v.ID); ok && v.Suffrage == which {
+			names = append(names, fmt.Sprint(id))
+		}
+	}
+	if len(names) == 0 {
+		return "none"
 	}
 	return strings.Join(names, ", ")
 }
 
-// Recover makes the kept nodes the only voters. What this node's log holds becomes the
+// Recover makes the kept nodes the only voters; nodes without a vote stay what they are. What this node's log holds becomes the
 // cluster's metadata, also what no majority ever had.
 func (s *Survivor) Recover(keep []fsm.BrokerID) error {
 	servers, err := s.kept(keep)
 	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("voters %s instead of %s from index %d, term %d, on", serverNames(servers), serverNames(s.servers), s.last, s.term)
+	note := fmt.Sprintf("voters %s instead of %s from index %d, term %d, on", serverNames(servers, raft.Voter), serverNames(s.servers, raft.Voter), s.last, s.term)
 	if err := s.store.Set([]byte(keyRecovered), []byte(note)); err != nil {
 		return fmt.Errorf("note the recovery in %s: %w", s.dir, err)
 	}
-	m := withoutThem{newMachine(func(err error) { s.broken = err }), s.givenUp(servers)}
+	if err := s.store.Set([]byte(keyGiveUp), encodeIDs(s.givenUp(servers))); err != nil {
+		return fmt.Errorf("note who is given up in %s: %w", s.dir, err)
+	}
+	m := newMachine(func(err error) { s.broken = err })
 	n := &Node{cfg: DefaultConfig(), log: s.log}
 	_, transport := raft.NewInmemTransport("")
 	defer transport.Close() //nolint:errcheck // it never was connected
-	err = raft.RecoverCluster(n.raftConfig(serverID(s.id.NodeID, s.id.Folder), nil), m, s.store, s.store, s.snaps, transport, raft.Configuration{Servers: servers})
+	err = raft.RecoverCluster(n.raftConfig(serverID(s.id.NodeID, s.id.Folder), nil), m, s.store, s.store, s.snaps, transport, raft.Configuration{Servers: s.remaining(servers)})
 	if err = errors.Join(err, s.broken); err != nil {
 		return fmt.Errorf("rewrite the Raft configuration in %s: %w", s.dir, err)
 	}
@@ -321,3 +344,49 @@ func (n *Node) sayRecovered() error {
 		"recovered", string(note))
 	return nil
 }
+
+// finishRecovery commits what Recover left for the first term of this node.
+func (t *term) finishRecovery() error {
+	b, err := t.n.store.Get([]byte(keyGiveUp))
+	if errors.Is(err, errKeyNotFound) || err == nil && len(b) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var commands []fsm.Command
+	for _, id := range decodeIDs(b) {
+		if broker, ok := t.n.Image().Broker(id); ok {
+			commands = append(commands, fsm.GiveUpBroker{ID: id, Epoch: broker.Epoch})
+		}
+	}
+	if len(commands) > 0 {
+		if _, err := t.commit(commands...); err != nil {
+			return err
+		}
+	}
+	again := func([]raft.Server) (serverChange, error) { return addVoter(t.n.serverID()), nil }
+	if err := t.n.changeServers(t.ctx, "repeat the configuration of the recovery", again); err != nil {
+		return err
+	}
+	return t.n.store.Set([]byte(keyGiveUp), nil)
+}
+
+func encodeIDs(ids []fsm.BrokerID) []byte {
+	out := []byte{recoveryVersion}
+	for _, id := range ids {
+		out = binary.BigEndian.AppendUint32(out, uint32(id))
+	}
+	return out
+}
+
+func decodeIDs(b []byte) []fsm.BrokerID {
+	var ids []fsm.BrokerID
+	for b = b[1:]; len(b) >= 4; b = b[4:] {
+		ids = append(ids, fsm.BrokerID(binary.BigEndian.Uint32(b)))
+	}
+	return ids
+}
+
+// recoveryVersion is the first byte of the list of who is given up.
+const recoveryVersion = 1

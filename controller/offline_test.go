@@ -70,7 +70,7 @@ func TestRecoverOneOfThree(t *testing.T) {
 		t.Errorf("the outlook is %+v, the metadata ended at %d", o, index)
 	}
 	c.openSome(tn)
-	if voters := tn.node.voters(); voters != 1 {
+	if voters := tn.node.electorate().size(); voters != 1 {
 		t.Errorf("%d voters", voters)
 	}
 	if len(logged.with("[WARN]", "recovered", fmt.Sprintf("voters %d instead of 1, 2, 3", self))) != 1 {
@@ -87,13 +87,46 @@ func TestRecoverOneOfThree(t *testing.T) {
 		t.Errorf("after a restart: %+v", p)
 	}
 
-	// A node that lost its folder is told that it can not come back as it was.
-	wiped := newTestNode(t, listen(t, c.nodes[1].addr), tn.cfg.Join)
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	defer cancel()
-	if err := wiped.open(ctx); err == nil || !strings.Contains(err.Error(), "does not get its old identity back") {
-		t.Errorf("a wiped node was answered %v", err)
+	// A node that lost its folder can not come back as it was, but as a new one.
+	c.nodes[1].wipe()
+	c.nodes[1].cfg.NodeID = others[0]
+	c.nodes[1].failsToOpen("does not get its old identity back")
+	c.nodes[1].cfg.NodeID = 0
+	c.nodes[1].mustOpen()
+	c.nodes[1].register()
+	if id := c.nodes[1].node.Identity().NodeID; id != 4 {
+		t.Errorf("the wiped node is node %d", id)
 	}
+}
+
+// TestRecoverKeepsNodesWithoutAVote: those stay when the voters are given up, and one of them is
+// kept where no voter is left.
+func TestRecoverKeepsNodesWithoutAVote(t *testing.T) {
+	c := newCluster(t, 3)
+	c.openAll()
+	first := c.addrs()
+	fourth, fifth := c.join(first...), c.join(first...)
+	fourth.mustOpen()
+	fifth.mustOpen()
+	c.registerAll()
+	topic := c.leader().create("t", 1, 4, 5)
+	for _, tn := range []*testNode{fourth, fifth} {
+		eventually(t, "it has the topic", func() bool { return len(tn.partition(topic).Replicas) == 3 })
+	}
+	for _, tn := range c.nodes {
+		tn.crash()
+	}
+	o := fourth.recover()
+	if !slices.Equal(o.Kept, []fsm.BrokerID{4}) || !slices.Equal(o.Others, []fsm.BrokerID{5}) || len(o.Voters) != 3 || len(o.GivenUp) != 3 || o.Complete != 1 {
+		t.Errorf("the outlook is %+v", o)
+	}
+	c.openSome(fourth, fifth)
+	fourth.register()
+	fifth.register()
+	if voters, rest := fourth.suffrages(); !slices.Equal(voters, []fsm.BrokerID{4}) || !slices.Equal(rest, []fsm.BrokerID{5}) {
+		t.Errorf("voters %v, others %v", voters, rest)
+	}
+	eventually(t, "the partition has a leader", func() bool { return fourth.partition(topic).Leader != fsm.NoBroker })
 }
 
 // TestRecoverTwoOfFive keeps two voters of which one lags: they agree on the longer metadata.
@@ -161,7 +194,7 @@ func TestRecoverRefusals(t *testing.T) {
 	expect("an empty folder", err, "there is no metadata")
 	s := tn.survivor()
 	expect("another node", s.Recover([]fsm.BrokerID{7}), "is not among the nodes to keep")
-	expect("a node that is none", s.Recover([]fsm.BrokerID{1, 7}), "not all of [1 7] are voters: the cluster's voters are 1")
+	expect("a node that is none", s.Recover([]fsm.BrokerID{1, 7}), "not all of [1 7] are nodes of the cluster: its voters are 1")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

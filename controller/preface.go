@@ -21,6 +21,9 @@ const (
 	KindControl Kind = 3
 	// KindFeed carries partition data from a leader to a follower.
 	KindFeed Kind = 4
+	// KindJoin asks to be admitted to a cluster that the dialler knows the id of; it has no
+	// node id yet.
+	KindJoin Kind = 5
 )
 
 // String names the kind for logs.
@@ -34,6 +37,8 @@ func (k Kind) String() string {
 		return "control"
 	case KindFeed:
 		return "feed"
+	case KindJoin:
+		return "join"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -72,6 +77,8 @@ const (
 	RefusedEpoch RefusalCode = 5
 	// RefusedNotReady means that the answering node is still starting; try again.
 	RefusedNotReady RefusalCode = 6
+	// RefusedRemoved means that the dialler has been taken out of the cluster for good.
+	RefusedRemoved RefusalCode = 7
 )
 
 // RefusedError is the other side's refusal of a peer connection.

@@ -77,7 +77,7 @@ func (t *term) quorum(ctx context.Context) (reply, error) {
 	term, _ := strconv.ParseUint(r.Stats()["term"], 10, 64) // Raft writes the number
 	last, now := r.LastIndex(), time.Now().UnixMilli()
 	q := Quorum{Leader: t.n.id.NodeID, Term: term, Commit: r.CommitIndex()}
-	for _, s := range r.GetConfiguration().Configuration().Servers {
+	for _, s := range t.n.servers() {
 		id, folder, ok := parseServerID(s.ID)
 		if !ok {
 			continue
@@ -99,12 +99,13 @@ func (t *term) quorum(ctx context.Context) (reply, error) {
 // verification counts answers that were on their way when it began, too: to a leader that
 // was stopped they may have been given long before, by those who follow another one now.
 func (n *Node) verifyLeader(ctx context.Context) error {
-	began, others := time.Now(), n.otherVoters(n.serverID())
+	began := time.Now()
 	for {
 		if err := n.awaitRaft(ctx, n.raft.VerifyLeader, "verify the leadership"); err != nil {
 			return err
 		}
-		if n.transport.heard.since(began, others)+1 > n.voters()/2 {
+		voters := n.electorate() // of now: they may have changed meanwhile
+		if voters.majority(n.transport.heard.since(began, voters.others)) {
 			return nil
 		}
 	}
@@ -122,6 +123,8 @@ type followerEnd struct {
 	answered, caughtUp time.Time
 	// sent is when the newest request that it accepted was sent.
 	sent time.Time
+	// steady is since when it has kept up without falling silent; zero when it does not.
+	steady time.Time
 }
 
 func newFollowerEnds() *followerEnds {
@@ -137,7 +140,14 @@ func (f *followerEnds) noted(id raft.ServerID, term, last, committed uint64, sen
 	if e.term != term {
 		e = followerEnd{term: term}
 	}
+	silent := now.Sub(e.answered) > silenceMax
 	e.last, e.answered = max(e.last, last), now
+	switch {
+	case committed == 0 || e.last+steadyLag < committed:
+		e.steady = time.Time{}
+	case silent || e.steady.IsZero():
+		e.steady = now
+	}
 	if sent.After(e.sent) {
 		e.sent = sent
 	}
@@ -158,6 +168,35 @@ func (f *followerEnds) since(moment time.Time, ids []raft.ServerID) int {
 		}
 	}
 	return count
+}
+
+// steadiness tells for how long a follower has kept up, how many entries it lacks, and whether
+// it answers.
+func (f *followerEnds) steadiness(id raft.ServerID, term, committed uint64, now time.Time) (steady time.Duration, lag uint64, heard bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.ends[id]
+	if e.term != term || now.Sub(e.answered) > silenceMax {
+		return 0, 0, false
+	}
+	lag = committed - min(committed, e.last)
+	if !e.steady.IsZero() && lag <= steadyLag {
+		steady = now.Sub(e.steady)
+	}
+	return steady, lag, true
+}
+
+// furthest is who of some followers has most of the log, among those that answered after a moment.
+func (f *followerEnds) furthest(ids []raft.ServerID, term uint64, moment time.Time) (best raft.ServerID, found bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range ids {
+		e := f.ends[id]
+		if e.term == term && e.sent.After(moment) && (!found || e.last > f.ends[best].last) {
+			best, found = id, true
+		}
+	}
+	return best, found
 }
 
 // server is what is known of a follower in a term.

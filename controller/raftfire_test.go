@@ -24,6 +24,8 @@ import (
 
 const (
 	fireNodes = 5
+	// fireSpares are nodes that join later, and may leave again.
+	fireSpares = 2
 	// fireRounds is how many faults TestRaftUnderFire makes.
 	fireRounds = 16
 	// fireTimeout is Raft's patience there.
@@ -36,8 +38,8 @@ const (
 
 // TestRaftUnderFire runs Raft as we wrap it (our transport, store, votes, snapshots and
 // machine) over a network in memory, with short logs, so that snapshots are sent. Nodes are
-// cut off, stand still, restart, hand the leadership over as they stop, and take snapshots,
-// while every leader commits. There must be one leader a term; what was applied at an index
+// cut off, stand still, restart, hand the leadership over as they stop, take snapshots, join, get
+// and lose votes, and leave, while every leader commits. There must be one leader a term; what was applied at an index
 // must be the same on all nodes, whenever it was; what was acknowledged must be among it; and
 // every Image must hash the same at its index.
 func TestRaftUnderFire(t *testing.T) {
@@ -60,8 +62,8 @@ func TestRaftUnderFire(t *testing.T) {
 	for _, n := range f.nodes {
 		refused += n.disk.refused.Load()
 	}
-	t.Logf("%d commands acknowledged, %d entries applied, %d snapshots sent, %d restarts, %d terms, %d writes refused for want of room",
-		f.acked.Load(), len(f.entries), f.installs.Load(), f.restarts, len(f.leaders), refused)
+	t.Logf("%d commands acknowledged, %d entries applied, %d snapshots sent, %d restarts, %d changes of the servers, %d terms, %d writes refused for want of room",
+		f.acked.Load(), len(f.entries), f.installs.Load(), f.restarts, f.changed, len(f.leaders), refused)
 }
 
 // fire is the cluster and what is known of it.
@@ -76,6 +78,7 @@ type fire struct {
 	acked    atomic.Int64
 	installs atomic.Int64
 	restarts int
+	changed  int // how many changes of the servers were answered
 
 	mu      sync.Mutex
 	entries map[uint64]uint32        // checksum of what was applied or acknowledged at an index
@@ -91,6 +94,7 @@ type fireNode struct {
 	raftDir string
 	logFS   *vfs.Mem
 	exited  atomic.Bool // it asked for the end of its process
+	left    bool        // it was removed, and does not come back; of the test's goroutine
 	// stream is the present one, for those who dial.
 	stream atomic.Pointer[raftStream]
 
@@ -111,7 +115,7 @@ func newFire(t *testing.T, rng *rand.Rand) *fire {
 		entries: map[uint64]uint32{}, images: map[uint64]uint64{}, leaders: map[uint64]raft.ServerID{},
 	}
 	f.net.cuts, f.net.changed = map[[2]raft.ServerID]bool{}, make(chan struct{})
-	for i := range fireNodes {
+	for i := range fireNodes + fireSpares {
 		id := serverID(fsm.BrokerID(i+1), [16]byte{byte(i + 1)})
 		f.nodes = append(f.nodes, &fireNode{f: f, id: id, raftDir: t.TempDir(), logFS: vfs.NewMem(int64(i))})
 		if err := f.nodes[i].logFS.Mkdir(fireLogDir, 0o700); err != nil {
@@ -123,11 +127,14 @@ func newFire(t *testing.T, rng *rand.Rand) *fire {
 
 func (f *fire) open() {
 	var c raft.Configuration
-	for _, n := range f.nodes {
+	for _, n := range f.nodes[:fireNodes] {
 		c.Servers = append(c.Servers, raft.Server{ID: n.id, Address: raft.ServerAddress(n.id)})
 	}
-	for _, n := range f.nodes {
+	for i, n := range f.nodes {
 		n.start()
+		if i >= fireNodes {
+			continue
+		}
 		if err := n.raft.BootstrapCluster(c).Error(); err != nil {
 			f.t.Fatal(err)
 		}
@@ -332,17 +339,19 @@ func (f *fire) leader() *fireNode {
 			return n
 		}
 	}
-	return f.nodes[f.rng.IntN(fireNodes)]
+	return f.nodes[f.rng.IntN(len(f.nodes))]
 }
 
 // strike makes one fault, against the leader in half of the cases.
 func (f *fire) strike() {
-	n := f.nodes[f.rng.IntN(fireNodes)]
+	n := f.nodes[f.rng.IntN(len(f.nodes))]
 	if f.rng.IntN(2) == 0 {
 		n = f.leader()
 	}
-	other := f.nodes[f.rng.IntN(fireNodes)]
-	switch f.rng.IntN(10) {
+	other := f.nodes[f.rng.IntN(len(f.nodes))]
+	switch f.rng.IntN(13) {
+	case 10, 11, 12:
+		f.changeMembers()
 	case 9:
 		n.logFS.SetCapacity(n.logFS.Used())
 		useUp(f.t, n.log, 32<<10)
@@ -372,6 +381,54 @@ func (f *fire) strike() {
 		_ = n.raft.Snapshot().Error()
 	}
 	f.reviveExited()
+}
+
+// changeMembers makes one change of the servers by way of the leader, as an operator would who
+// does not look at what else goes on: a spare joins or leaves for good, a node gets or loses its
+// vote.
+func (f *fire) changeMembers() {
+	leader, target := f.leader(), f.nodes[f.rng.IntN(len(f.nodes))]
+	leader.mu.RLock()
+	defer leader.mu.RUnlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*fireTimeout)
+	defer cancel()
+	id, folder, _ := parseServerID(leader.id)
+	of := &Node{
+		cfg: Config{ElectionTimeout: fireTimeout, VoterSteady: 50 * time.Millisecond, Exit: func(error) {}}, log: testLogger(f.t, "change"),
+		id: Identity{NodeID: id, Folder: folder}, raft: leader.raft, machine: leader.machine, transport: leader.transport, lead: leader.lead, change: make(chan struct{}, 1), ctx: ctx,
+	}
+	defer of.raftWaits.Wait()
+	tenure, _ := leader.lead.get()
+	on := &term{n: of, ctx: ctx, log: of.log, tenure: tenure}
+	id, _, _ = parseServerID(target.id)
+	s, member := findServer(of.servers(), target.id)
+	var err error
+	switch spare := int(id) > fireNodes; {
+	case !member && !target.left:
+		err = of.changeServers(ctx, "join", func([]raft.Server) (serverChange, error) { return addNonvoter(target.id), nil })
+	case member && s.Suffrage == raft.Voter:
+		_, err = on.removeVoter(ctx, &removeVoterRequest{voter{id: id}})
+	case member && spare && f.rng.IntN(4) == 0:
+		err = of.changeServers(ctx, "leave", func([]raft.Server) (serverChange, error) { return removeServer(target.id), nil })
+		target.left = true // for good, whether or not it was done
+	case member:
+		_, err = on.addVoter(ctx, &addVoterRequest{voter: voter{id: id}, patience: 2 * fireTimeout})
+	}
+	if err == nil {
+		f.changed++
+	}
+}
+
+// members are the nodes that the leader's configuration has.
+func (f *fire) members() []*fireNode {
+	servers := f.leader().raft.GetConfiguration().Configuration().Servers
+	var out []*fireNode
+	for _, n := range f.nodes {
+		if _, ok := findServer(servers, n.id); ok {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // reviveExited starts the nodes again that ended themselves.
@@ -413,7 +470,7 @@ func (f *fire) settle() {
 		last = max(last, index)
 	}
 	f.mu.Unlock()
-	for _, n := range f.nodes {
+	for _, n := range f.members() {
 		eventually(f.t, fmt.Sprintf("node %s has all of it", n.id), func() bool {
 			f.reviveExited()
 			return n.machine.Image().Index() >= last

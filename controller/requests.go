@@ -96,14 +96,16 @@ func (t *term) diverged(r *heartbeatRequest) bool {
 		return false
 	}
 	agree, differ := 0, 0
-	for _, s := range t.agree {
-		if s {
+	for id, s := range t.agree {
+		switch {
+		case !t.n.votes(id): // a majority is one of those that make the metadata
+		case s:
 			agree++
-		} else {
+		default:
 			differ++
 		}
 	}
-	majority := t.n.voters()/2 + 1
+	majority := t.n.electorate().size()/2 + 1
 	t.log.Error("a broker's metadata differs from the controller's", "broker", r.id, "index", r.applied)
 	if differ >= majority {
 		t.n.exit(fmt.Errorf("the metadata of this node, the controller, differs from that of %d brokers at index %d", differ, r.applied))

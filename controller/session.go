@@ -229,6 +229,10 @@ func (s *Session) register(ctx context.Context) (fsm.BrokerEpoch, error) {
 			return 0, err
 		}
 		got := rep.(*registerReply)
+		if got.refusal == fsm.NodeRemoved {
+			s.n.leave()
+			return 0, s.n.removed()
+		}
 		if got.refusal != 0 && got.refusal != fsm.StaleBrokerEpoch {
 			return 0, got.refusal
 		}
@@ -283,6 +287,10 @@ func (s *Session) beat() time.Duration {
 	began := BootTime()
 	tenure, changed := s.n.lead.get()
 	im := s.n.Image()
+	if im.Removed(s.n.id.NodeID, s.n.id.Folder) {
+		s.n.leave()
+		return s.n.cfg.Session
+	}
 	rep, err := s.n.try(ctx, tenure, changed, &heartbeatRequest{
 		id: s.n.id.NodeID, epoch: s.Epoch(), applied: im.Index(), hash: im.Hash(), settled: s.reached(im), ready: s.ready.Load(),
 	})
@@ -319,6 +327,9 @@ func (s *Session) missed(t tenure, silent bool, err error) {
 	}
 	if !s.overdue && !s.Valid(BootTime()) {
 		s.overdue = true
+		if t.leader == "" {
+			s.n.goFunc(func() { s.n.askWhetherRemoved(s.n.ctx) })
+		}
 		s.log.Warn("no heartbeat is acknowledged: this broker fences itself until one is", "error", err)
 	}
 }

@@ -22,8 +22,10 @@ const (
 	// launchWindow is how long a founder looks out for the others before it leaves the first
 	// election to Raft's timeouts.
 	launchWindow = 3 * time.Second
-	// formationVersion is the first byte of a stored formation.
+	// formationVersion is the first byte of a stored formation, joinedVersion that of one with
+	// the place of a node that joined later.
 	formationVersion = 1
+	joinedVersion    = 2
 )
 
 // The keys of ours in Raft's stable store.
@@ -49,7 +51,9 @@ func (n *Node) settle(ctx context.Context) error {
 	}
 	n.present(formReply{nonce: newUUID(), folder: folder, nodeID: n.cfg.NodeID, list: n.join})
 	switch {
-	case f != nil: // an earlier start was interrupted before it kept its identity
+	case f != nil && f.joined != nil: // an earlier start was interrupted before it kept its identity
+		return n.joined(*f, *f.joined)
+	case f != nil:
 		return n.become(*f)
 	case len(n.join) == 0:
 		return n.found(formation{members: []member{{id: max(1, n.cfg.NodeID), folder: folder}}})
@@ -64,14 +68,17 @@ func (n *Node) rejoin(ctx context.Context, id Identity, f *formation) error {
 		return fmt.Errorf("the data folder belongs to node %d of cluster %s, but its Raft log in %s is missing: a node that lost its log does not get its old identity back",
 			id.NodeID, id.ClusterID, n.cfg.RaftDir)
 	}
-	m, ok := f.byFolder(id.Folder)
+	m, ok := f.own(id.Folder)
 	if !ok || f.clusterID != id.ClusterID || m.id != id.NodeID {
 		return fmt.Errorf("the data folder belongs to node %d of cluster %s, but the Raft log in %s was made for cluster %s by another node",
 			id.NodeID, id.ClusterID, n.cfg.RaftDir, f.clusterID)
 	}
 	n.settled(id, *f)
 	if m.addr == "" || !slices.Contains(n.join, m.addr) {
-		n.listedAs = selfAddr(*n.forming.Load(), n.ask(ctx)) // the node has moved
+		n.listedAs = selfAddr(*n.forming.Load(), n.ask(ctx)) // the node has moved, or never was listed
+	}
+	if n.listedAs == "" && f.joined != nil && !n.reachable() {
+		n.listedAs = m.addr // nobody could tell by which address this node goes out
 	}
 	return nil
 }
@@ -82,6 +89,7 @@ func (n *Node) settled(id Identity, f formation) {
 	if m, ok := f.byFolder(id.Folder); ok {
 		n.listedAs = m.addr
 	}
+	f.joined = nil
 	n.present(formReply{nonce: newUUID(), folder: id.Folder, nodeID: id.NodeID, list: n.join, formed: &f})
 	n.log.Info("this node belongs to a cluster", "cluster", id.ClusterID, "node", id.NodeID)
 }
@@ -112,11 +120,16 @@ func (n *Node) storedFormation() (*formation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(b) == 0 || b[0] != formationVersion {
+	f := new(formation)
+	switch {
+	case len(b) > 0 && b[0] == formationVersion:
+		err = decodeBody(b[1:], f)
+	case len(b) > 0 && b[0] == joinedVersion:
+		err = decodeBody(b[1:], (*joinedFormation)(f))
+	default:
 		return nil, fmt.Errorf("the formation in %s was written by a newer version", n.cfg.RaftDir)
 	}
-	f := new(formation)
-	if err := decodeBody(b[1:], f); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read the formation in %s: %w", n.cfg.RaftDir, err)
 	}
 	return f, nil
@@ -127,8 +140,11 @@ func (n *Node) form(ctx context.Context) error {
 	said, saidAt := "", time.Time{}
 	for {
 		me := *n.forming.Load()
-		step, f, why := decideForming(me, n.ask(ctx))
+		answers := n.ask(ctx)
+		step, f, why := decideForming(me, answers)
 		switch step {
+		case formJoin:
+			return n.joinCluster(ctx, f, answers)
 		case formFound:
 			return n.found(f)
 		case formAdopt:
@@ -173,6 +189,7 @@ func (n *Node) askOne(ctx context.Context, addr string) (formReply, error) {
 		return formReply{}, err
 	}
 	defer func() { _ = c.Close() }()
+	n.wentOut(c)
 	_ = c.SetDeadline(time.Now().Add(dialTimeout))
 	_, _, body, err := readFrame(bufio.NewReader(c))
 	if err != nil {
@@ -224,7 +241,24 @@ func (n *Node) become(f formation) error {
 		}
 		n.founder = true
 	}
-	id := Identity{ClusterID: f.clusterID, NodeID: m.id, Folder: folder}
+	return n.keepIdentity(f, m)
+}
+
+// joined makes this node a member of a cluster that has admitted it, in the order of become. It
+// asks again after a crash before the first of the steps, and is answered the same.
+func (n *Node) joined(f formation, me member) error {
+	if n.cfg.NodeID != 0 && n.cfg.NodeID != me.id {
+		return fmt.Errorf("cluster %s knows this node as node %d, not as node %d", f.clusterID, me.id, n.cfg.NodeID)
+	}
+	f.joined = &me
+	if err := n.store.Set([]byte(keyFormation), encodeFormation(f)); err != nil {
+		return fmt.Errorf("keep the formation: %w", err)
+	}
+	return n.keepIdentity(f, me)
+}
+
+func (n *Node) keepIdentity(f formation, me member) error {
+	id := Identity{ClusterID: f.clusterID, NodeID: me.id, Folder: me.folder}
 	if err := n.cfg.SaveIdentity(id); err != nil {
 		return fmt.Errorf("keep the identity of this node: %w", err)
 	}
@@ -298,19 +332,37 @@ func (n *Node) answersRaft(id raft.ServerID) bool {
 }
 
 func encodeFormation(f formation) []byte {
+	if f.joined != nil {
+		c := codec.NewWriter([]byte{joinedVersion}).Flexible(true)
+		(*joinedFormation)(&f).code(c)
+		return c.Bytes()
+	}
 	c := codec.NewWriter([]byte{formationVersion}).Flexible(true)
 	f.code(c)
 	return c.Bytes()
 }
 
+// joinedFormation is the stored form of a formation with the place of its keeper.
+type joinedFormation formation
+
+func (j *joinedFormation) code(c *codec.Coder) {
+	(*formation)(j).code(c)
+	if c.Reading() {
+		j.joined = new(member)
+	}
+	j.joined.code(c)
+}
+
+func (m *member) code(c *codec.Coder) {
+	codeBroker(c, &m.id)
+	c.UUID(&m.folder)
+	c.String(&m.addr)
+}
+
 func (f *formation) code(c *codec.Coder) {
 	c.String(&f.clusterID)
 	c.UUID(&f.founder)
-	codec.Array(c, &f.members, func(c *codec.Coder, m *member) {
-		codeBroker(c, &m.id)
-		c.UUID(&m.folder)
-		c.String(&m.addr)
-	})
+	codec.Array(c, &f.members, func(c *codec.Coder, m *member) { m.code(c) })
 }
 
 func (r *formReply) code(c *codec.Coder) {

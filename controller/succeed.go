@@ -77,7 +77,7 @@ func (n *Node) rank(gone raft.ServerID) (int, bool) {
 // otherVoters lists the voters but for one.
 func (n *Node) otherVoters(but raft.ServerID) []raft.ServerID {
 	var out []raft.ServerID
-	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+	for _, s := range n.servers() {
 		if s.Suffrage == raft.Voter && s.ID != but {
 			out = append(out, s.ID)
 		}
@@ -101,7 +101,7 @@ func (n *Node) refusedOnce(ctx context.Context, id raft.ServerID) bool {
 func (n *Node) agreed(leader raft.ServerID) bool {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.ElectionTimeout)
 	defer cancel()
-	agree, majority := 1, n.voters()/2+1
+	agree, majority := 1, n.electorate().size()/2+1
 	others := slices.DeleteFunc(n.otherVoters(leader), func(s raft.ServerID) bool { return s == n.serverID() })
 	return n.askVoters(ctx, others, &goneRequest{leader: string(leader)}, func(r reply) bool {
 		if r.(*goneReply).gone {

@@ -298,12 +298,18 @@ func (t *term) place(im *fsm.Image, nt NewTopic) ([][]fsm.BrokerID, TopicResult)
 	return nil, failed(wire.InvalidReplicationFactor, "%v", err)
 }
 
-// defaultRF is default.replication.factor, or min(3, voters) whether or not they are up.
+// defaultRF is default.replication.factor, or min(3, nodes) whether or not they are up: those
+// that vote, which are all that a new cluster has before they have registered, or those that
+// have registered, if that is more, as where one has joined in place of a voter that died.
 func (t *term) defaultRF() int16 {
 	if rf := t.n.cfg.Topics.ReplicationFactor; rf > 0 {
 		return rf
 	}
-	return int16(max(1, min(3, t.n.voters())))
+	registered := 0
+	for range t.n.Image().Brokers() {
+		registered++
+	}
+	return int16(max(1, min(3, max(registered, t.n.electorate().size()))))
 }
 
 // placementSeed breaks ties of the placement differently for each topic, and the same for

@@ -58,6 +58,7 @@ const (
 	kindChangeReplicas      kind = 22
 	kindAdmitNode           kind = 30
 	kindRemoveNode          kind = 31
+	kindGiveUpBroker        kind = 32
 )
 
 // commandVersion is the second byte of every command so far. A change of one
@@ -140,6 +141,8 @@ func decode(k kind, r *codec.Coder) Command {
 		return read(r, (*AdmitNode).code)
 	case kindRemoveNode:
 		return read(r, (*RemoveNode).code)
+	case kindGiveUpBroker:
+		return read(r, (*GiveUpBroker).code)
 	}
 	return nil
 }

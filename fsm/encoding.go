@@ -139,6 +139,11 @@ func (c *RemoveNode) code(x *codec.Coder) {
 	codeBrokerEpoch(x, &c.Epoch)
 }
 
+func (c *GiveUpBroker) code(x *codec.Coder) {
+	codeBroker(x, &c.ID)
+	codeBrokerEpoch(x, &c.Epoch)
+}
+
 func (InitCluster) kind() kind              { return kindInitCluster }
 func (c InitCluster) encode(w *codec.Coder) { c.code(w) }
 
@@ -180,3 +185,6 @@ func (c AdmitNode) encode(w *codec.Coder) { c.code(w) }
 
 func (RemoveNode) kind() kind              { return kindRemoveNode }
 func (c RemoveNode) encode(w *codec.Coder) { c.code(w) }
+
+func (GiveUpBroker) kind() kind              { return kindGiveUpBroker }
+func (c GiveUpBroker) encode(w *codec.Coder) { c.code(w) }

@@ -88,6 +88,7 @@ func nodeSamples() []fsm.Command {
 	return []fsm.Command{
 		fsm.AdmitNode{ID: 4, Folder: [16]byte{0xf4, 15: 0xff}, Peer: fsm.Endpoint{Host: "p4.example", Port: 9093}},
 		fsm.RemoveNode{ID: 4, Folder: [16]byte{0xf4, 15: 0xff}, Epoch: 300},
+		fsm.GiveUpBroker{ID: 4, Epoch: 300},
 	}
 }
 

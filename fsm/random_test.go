@@ -270,6 +270,10 @@ func (h holders) step(held []fsm.BrokerID, tp fsm.TopicPartition, p fsm.Partitio
 		if ok && r.Err == nil && was.Process != c.Process && !flushed && (was.Folder != c.Folder || was.BootID != c.BootID && c.PrevCleanEpoch != was.Epoch) {
 			return without(c.ID)
 		}
+	case fsm.GiveUpBroker:
+		if r.Err == nil {
+			return without(c.ID)
+		}
 	case fsm.ReportDamaged:
 		i := slices.Index(c.Items, tp)
 		if r.Err == nil && i >= 0 && !slices.Contains(r.Skipped, i) {
@@ -296,7 +300,7 @@ func (h holders) step(held []fsm.BrokerID, tp fsm.TopicPartition, p fsm.Partitio
 // drawCommand draws a command that has a fair chance to be accepted.
 func drawCommand(t *rapid.T, im *fsm.Image) fsm.Command {
 	switch rapid.SampledFrom([]string{"register", "register", "fence", "unfence", "unfence", "unfence", "stop", "create", "create",
-		"delete", "confirm", "ids", "isr", "isr", "isr", "replicas", "replicas", "elect", "handoff", "leaders", "damaged", "alter", "grow", "init", "admit", "remove"}).Draw(t, "command") {
+		"delete", "confirm", "ids", "isr", "isr", "isr", "replicas", "replicas", "elect", "handoff", "leaders", "damaged", "alter", "grow", "init", "admit", "remove", "give up"}).Draw(t, "command") {
 	case "register":
 		return drawRegister(t, im)
 	case "fence":
@@ -310,6 +314,9 @@ func drawCommand(t *rapid.T, im *fsm.Image) fsm.Command {
 		return fsm.AdmitNode{ID: id, Folder: drawFolder(t, im, id), Peer: fsm.Endpoint{Host: "p", Port: int32(rapid.IntRange(1, 2).Draw(t, "port"))}}
 	case "remove":
 		return drawRemove(t, im)
+	case "give up":
+		id := drawBroker(t)
+		return fsm.GiveUpBroker{ID: id, Epoch: drawEpoch(t, im, id)}
 	case "stop":
 		id := drawBroker(t)
 		return fsm.StopBroker{ID: id, Epoch: drawEpoch(t, im, id)}

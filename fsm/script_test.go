@@ -62,9 +62,14 @@ func (s *script) step(t *testing.T, d *datadriven.TestData) string {
 	case "brokers":
 		return s.brokers()
 	case "giveup":
-		old := s.im
-		s.im = fsm.GiveUp(s.im, ids(strings.Join(s.words("ids"), ","))...)
-		verify(s.t, old, s.im)
+		given := fsm.GiveUp(s.im, ids(strings.Join(s.words("ids"), ","))...)
+		for _, id := range ids(strings.Join(s.words("ids"), ",")) {
+			b, _ := s.im.Broker(id)
+			s.apply(fsm.GiveUpBroker{ID: id, Epoch: b.Epoch})
+		}
+		if show(s.im) != show(given) {
+			s.t.Fatalf("%s: the commands give\n%s, GiveUp\n%s", s.d.Pos, show(s.im), show(given))
+		}
 		return show(s.im)
 	case "again":
 		s.index-- // the next command shares its entry with the one before
