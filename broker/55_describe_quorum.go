@@ -80,17 +80,21 @@ func replicaStates(q controller.Quorum, servers []controller.QuorumServer) []wir
 	return out
 }
 
-// quorumNodes is where the servers are that have registered.
+// quorumNodes is where the servers are: where they have registered, else where they joined.
 func quorumNodes(im *fsm.Image, q controller.Quorum) []wire.DescribeQuorumNode {
 	var out []wire.DescribeQuorumNode
 	for _, servers := range [][]controller.QuorumServer{q.Voters, q.Observers} {
 		for _, s := range servers {
-			b, ok := im.Broker(s.ID)
-			if !ok {
+			node, known := im.Node(s.ID)
+			b, registered := im.Broker(s.ID)
+			at := node.Peer
+			if registered {
+				at = b.Peer
+			} else if !known {
 				continue
 			}
 			out = append(out, wire.DescribeQuorumNode{NodeID: int32(s.ID),
-				Listeners: []wire.DescribeQuorumListener{{Name: peerListener, Host: b.Peer.Host, Port: uint16(b.Peer.Port)}}})
+				Listeners: []wire.DescribeQuorumListener{{Name: peerListener, Host: at.Host, Port: uint16(at.Port)}}})
 		}
 	}
 	return out

@@ -84,10 +84,13 @@ func apiRows() []apiRow {
 		{key: wire.KeyDescribeQuorum, handle: handleDescribeQuorum, maxBytes: plainRequest},
 		{key: wire.KeyDescribeCluster, handle: handleDescribeCluster, maxBytes: plainRequest},
 		{key: wire.KeyDescribeProducers, handle: handleDescribeProducers, maxBytes: listRequest},
+		{key: wire.KeyUnregisterBroker, handle: handleUnregisterBroker, maxBytes: plainRequest, mutes: true},
 		{key: wire.KeyConsumerGroupHeartbeat, handle: handleConsumerGroupHeartbeat, maxBytes: memberRequest, brief: true},
 		{key: wire.KeyConsumerGroupDescribe, handle: handleConsumerGroupDescribe, maxBytes: plainRequest},
 		{key: wire.KeyListConfigResources, handle: handleListConfigResources, maxBytes: plainRequest},
 		{key: wire.KeyDescribeTopicPartitions, handle: handleDescribeTopicPartitions, maxBytes: listRequest},
+		{key: wire.KeyAddRaftVoter, handle: handleAddRaftVoter, maxBytes: plainRequest, mutes: true},
+		{key: wire.KeyRemoveRaftVoter, handle: handleRemoveRaftVoter, maxBytes: plainRequest, mutes: true},
 	}
 }
 

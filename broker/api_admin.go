@@ -32,6 +32,9 @@ type clusterAdmin interface {
 	ElectLeaders(ctx context.Context, kind controller.ElectionKind, tps []fsm.TopicPartition) ([]controller.ElectionResult, error)
 	Quorum(ctx context.Context) (controller.Quorum, error)
 	Reassign(ctx context.Context, moves []controller.Move, resize bool) ([]controller.MoveResult, error)
+	AddVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error)
+	RemoveVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error)
+	RemoveNode(ctx context.Context, id fsm.BrokerID) (controller.MemberResult, error)
 }
 
 // imageWith is an Image to look topics up in by name, for requests that change them:

@@ -29,7 +29,28 @@ type fakeCluster struct {
 	quorum  controller.Quorum
 	moves   []controller.Move
 	resize  bool
+	member  controller.MemberResult
+	changed []string // changes of who is a member, or votes
 	err     error
+}
+
+func (f *fakeCluster) change(what string, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = append(f.changed, fmt.Sprintf("%s %d %x", what, id, folder[:2]))
+	return f.member, f.err
+}
+
+func (f *fakeCluster) AddVoter(_ context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error) {
+	return f.change("add", id, folder)
+}
+
+func (f *fakeCluster) RemoveVoter(_ context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error) {
+	return f.change("remove", id, folder)
+}
+
+func (f *fakeCluster) RemoveNode(_ context.Context, id fsm.BrokerID) (controller.MemberResult, error) {
+	return f.change("leave", id, [16]byte{})
 }
 
 func (f *fakeCluster) AlterTopics(_ context.Context, changes []controller.TopicAlteration) ([]controller.TopicResult, error) {
@@ -398,5 +419,55 @@ func TestFindAdministered(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("partition %d: %v, want %v", index, err, want)
 		}
+	}
+}
+
+// TestMemberHandlers: who is to vote, or to leave, reaches the controller by id and folder, and its
+// answer the client; what is meant for another cluster goes nowhere.
+func TestMemberHandlers(t *testing.T) {
+	other := "another"
+	ask := func(ts *testServer, key wire.Key, v int16, cluster *string) (int16, *string) {
+		switch key {
+		case wire.KeyAddRaftVoter:
+			r := kmsg.NewPtrAddRaftVoterRequest()
+			r.SetVersion(v)
+			r.ClusterID, r.VoterID, r.VoterDirectoryID, r.TimeoutMillis = cluster, 4, [16]byte{4}, 1000
+			r.Listeners = []kmsg.AddRaftVoterRequestListener{{Name: "CONTROLLER", Host: "h", Port: 9093}}
+			got := ts.dial().ask(r).(*kmsg.AddRaftVoterResponse)
+			return got.ErrorCode, got.ErrorMessage
+		case wire.KeyRemoveRaftVoter:
+			r := kmsg.NewPtrRemoveRaftVoterRequest()
+			r.ClusterID, r.VoterID, r.VoterDirectoryID = cluster, 4, [16]byte{4}
+			got := ts.dial().ask(r).(*kmsg.RemoveRaftVoterResponse)
+			return got.ErrorCode, got.ErrorMessage
+		}
+		r := kmsg.NewPtrUnregisterBrokerRequest()
+		r.BrokerID = 4
+		got := ts.dial().ask(r).(*kmsg.UnregisterBrokerResponse)
+		return got.ErrorCode, got.ErrorMessage
+	}
+	for key, want := range map[wire.Key]string{wire.KeyAddRaftVoter: "add 4 0400", wire.KeyRemoveRaftVoter: "remove 4 0400", wire.KeyUnregisterBroker: "leave 4 0000"} {
+		versions(key, func(v int16) {
+			ts := newTestServer(t, nil)
+			own := ts.image.image().ClusterID()
+			if code, msg := ask(ts, key, v, &own); code != 0 || msg != nil || !slices.Equal(ts.cluster.changed, []string{want}) {
+				t.Errorf("key %d version %d: %v %v, asked for %q", key, v, wire.Code(code), msg, ts.cluster.changed)
+			}
+			ts.cluster.member = controller.MemberResult{Err: wire.DuplicateVoter, Msg: "it is so"}
+			if code, msg := ask(ts, key, v, nil); wire.Code(code) != wire.DuplicateVoter || msg == nil || *msg != "it is so" {
+				t.Errorf("key %d version %d: %v %v", key, v, wire.Code(code), msg)
+			}
+			ts.cluster.err = controller.ErrNoController
+			if code, _ := ask(ts, key, v, nil); wire.Code(code) != wire.NotController {
+				t.Errorf("key %d version %d: without a controller %v", key, v, wire.Code(code))
+			}
+			if key == wire.KeyUnregisterBroker {
+				return
+			}
+			ts.cluster.changed = nil
+			if code, _ := ask(ts, key, v, &other); wire.Code(code) != wire.InconsistentClusterID || len(ts.cluster.changed) != 0 {
+				t.Errorf("key %d version %d: for another cluster %v, asked for %q", key, v, wire.Code(code), ts.cluster.changed)
+			}
+		})
 	}
 }

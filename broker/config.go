@@ -46,10 +46,12 @@ type Config struct {
 	// AdvertisePeer is the address other nodes are told to use, host or host:port.
 	// Empty means the node's own entry in Join, or the listener's address.
 	AdvertisePeer string
-	// Join lists the peer addresses of the cluster's first nodes, this one included.
-	// Every node gets the same list. Empty means a cluster of one.
+	// Join lists the peer addresses of a new cluster's first nodes, this one included, the
+	// same on every node; or of nodes of a cluster that this one is to join, if its folder is
+	// empty. Empty means a cluster of one.
 	Join []string
-	// NodeID is this node's id; 0 means its position in Join, from 1.
+	// NodeID is this node's id; 0 means its position in Join, from 1, or
+	// the next that was never used where it joins a cluster that exists.
 	NodeID int32
 	// Rack names the failure domain of this node.
 	Rack string
@@ -65,7 +67,7 @@ type Config struct {
 
 	// NumPartitions is the partition count of topics created without one (num.partitions).
 	NumPartitions int32
-	// ReplicationFactor is that of topics created without one; 0 means min(3, voters) (default.replication.factor).
+	// ReplicationFactor is that of topics created without one; 0 means min(3, nodes) (default.replication.factor).
 	ReplicationFactor int16
 	// MinInSync is the least ISR that may acknowledge acks=all; 0 means a majority of the replicas (min.insync.replicas).
 	MinInSync int16

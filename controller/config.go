@@ -30,9 +30,10 @@ type Config struct {
 	// Advertise is where other nodes reach the peer listener. When its host is empty it is
 	// the address in Join that leads here, else the listener's own.
 	Advertise fsm.Endpoint
-	// Join lists the peer addresses of the first nodes, the same on each; empty for a node alone.
+	// Join lists the peer addresses of the first nodes, the same on each, or of nodes of a
+	// cluster to join; empty for a node alone.
 	Join []string
-	// NodeID is the wanted node id; 0 takes the position in the list.
+	// NodeID is the wanted node id; 0 takes the position in the list, or what the cluster gives.
 	NodeID fsm.BrokerID
 	// RaftDir holds Raft's log and snapshots.
 	RaftDir string
@@ -68,7 +69,7 @@ type Config struct {
 type TopicDefaults struct {
 	// Partitions is num.partitions.
 	Partitions int32
-	// ReplicationFactor is default.replication.factor; 0 means min(3, voters).
+	// ReplicationFactor is default.replication.factor; 0 means min(3, nodes).
 	ReplicationFactor int16
 	// PartitionsMax bounds the partitions of one topic.
 	PartitionsMax int32

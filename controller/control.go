@@ -283,6 +283,8 @@ func (n *Node) decide(ctx context.Context, req request) (reply, error) {
 		return t.addVoter(ctx, r)
 	case *removeVoterRequest:
 		return t.removeVoter(ctx, r)
+	case *removeNodeRequest:
+		return t.removeNode(ctx, r)
 	}
 	panic(fmt.Sprintf("BUG: no way to decide %T", req))
 }

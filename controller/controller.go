@@ -121,6 +121,7 @@ func (t *term) run() error {
 		}
 	}
 	t.judgeFormer()
+	t.expelRemoved()
 	return t.loop()
 }
 

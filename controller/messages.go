@@ -36,6 +36,7 @@ const (
 	opJoin        op = 20
 	opAddVoter    op = 21
 	opRemoveVoter op = 22
+	opRemoveNode  op = 23
 )
 
 // status is the outcome of a call, before its body.
@@ -104,6 +105,8 @@ func newRequest(o op) request {
 		return &addVoterRequest{}
 	case opRemoveVoter:
 		return &removeVoterRequest{}
+	case opRemoveNode:
+		return &removeNodeRequest{}
 	}
 	return nil
 }
@@ -133,7 +136,7 @@ func newReply(o op) reply {
 		return &reassignReply{}
 	case opJoin:
 		return &joinReply{}
-	case opAddVoter, opRemoveVoter:
+	case opAddVoter, opRemoveVoter, opRemoveNode:
 		return &memberReply{}
 	case opStop, opRefused, opSync:
 		return &indexReply{}

@@ -14,12 +14,13 @@ import (
 type reach struct {
 	mu    sync.Mutex
 	away  map[raft.ServerID]chan struct{} // closed when the follower is back
+	gone  map[raft.ServerID]bool          // removed for good: nobody waits for them
 	lead  *leadership
 	ended <-chan struct{}
 }
 
 func newReach(lead *leadership, ended <-chan struct{}) *reach {
-	return &reach{away: make(map[raft.ServerID]chan struct{}), lead: lead, ended: ended}
+	return &reach{away: make(map[raft.ServerID]chan struct{}), gone: make(map[raft.ServerID]bool), lead: lead, ended: ended}
 }
 
 // heard notes the outcome of a heartbeat.
@@ -28,9 +29,22 @@ func (r *reach) heard(id raft.ServerID, err error) {
 	defer r.mu.Unlock()
 	back := r.away[id]
 	switch {
+	case r.gone[id]:
 	case err != nil && back == nil:
 		r.away[id] = make(chan struct{})
 	case err == nil && back != nil:
+		close(back)
+		delete(r.away, id)
+	}
+}
+
+// forget has nobody wait for a follower that was removed: what still is to be sent to it would
+// wait for an answer that it is not given any more, and its heartbeats go on as long.
+func (r *reach) forget(id raft.ServerID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone[id] = true
+	if back := r.away[id]; back != nil {
 		close(back)
 		delete(r.away, id)
 	}

@@ -181,6 +181,9 @@ var apis = [...]API{
 	{Key: KeyDescribeProducers, Name: "DescribeProducers", Min: 0, Max: 0, AdvertisedMin: 0, FlexibleFrom: 0,
 		NewRequest:  func() Request { return new(DescribeProducersRequest) },
 		NewResponse: func() Response { return new(DescribeProducersResponse) }},
+	{Key: KeyUnregisterBroker, Name: "UnregisterBroker", Min: 0, Max: 0, AdvertisedMin: 0, FlexibleFrom: 0,
+		NewRequest:  func() Request { return new(UnregisterBrokerRequest) },
+		NewResponse: func() Response { return new(UnregisterBrokerResponse) }},
 	{Key: KeyConsumerGroupHeartbeat, Name: "ConsumerGroupHeartbeat", Min: 0, Max: 1, AdvertisedMin: 0, FlexibleFrom: 0,
 		NewRequest:  func() Request { return NewConsumerGroupHeartbeatRequest() },
 		NewResponse: func() Response { return new(ConsumerGroupHeartbeatResponse) }},
@@ -193,6 +196,12 @@ var apis = [...]API{
 	{Key: KeyDescribeTopicPartitions, Name: "DescribeTopicPartitions", Min: 0, Max: 0, AdvertisedMin: 0, FlexibleFrom: 0,
 		NewRequest:  func() Request { return NewDescribeTopicPartitionsRequest() },
 		NewResponse: func() Response { return new(DescribeTopicPartitionsResponse) }},
+	{Key: KeyAddRaftVoter, Name: "AddRaftVoter", Min: 0, Max: 1, AdvertisedMin: 0, FlexibleFrom: 0,
+		NewRequest:  func() Request { return NewAddRaftVoterRequest() },
+		NewResponse: func() Response { return new(AddRaftVoterResponse) }},
+	{Key: KeyRemoveRaftVoter, Name: "RemoveRaftVoter", Min: 0, Max: 0, AdvertisedMin: 0, FlexibleFrom: 0,
+		NewRequest:  func() Request { return new(RemoveRaftVoterRequest) },
+		NewResponse: func() Response { return new(RemoveRaftVoterResponse) }},
 }
 
 // APIs gives the table of APIs by rising key.

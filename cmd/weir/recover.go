@@ -25,7 +25,7 @@ func recoverCommand(stdout, stderr io.Writer) *cli.Command {
 			"With more than one surviving node give all of them with --keep and run it on each, while all are stopped.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data", Aliases: []string{"d"}, Value: broker.DefaultConfig().DataDir, EnvVars: []string{"WEIR_DATA"}, Usage: "data folder `DIR` of the surviving node"},
-			&cli.StringFlag{Name: "keep", Usage: "ids `N,…` of all surviving first nodes, this one included (default: this one alone)"},
+			&cli.StringFlag{Name: "keep", Usage: "ids `N,…` of all surviving nodes that are to vote, this one included (default: this one alone)"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do it: the other nodes will never come back with their old folders"},
 		},
 		Action: func(c *cli.Context) error { return runRecover(c, stdout, stderr) },
@@ -76,6 +76,9 @@ func recoverFolder(r *broker.Recovery, keep []fsm.BrokerID, sure bool, stdout io
 func printOutlook(w io.Writer, o controller.Outlook) {
 	fmt.Fprintf(w, "node %d of cluster %s: its metadata ends at index %d, term %d\n", o.Identity.NodeID, o.Identity.ClusterID, o.Index, o.Term)
 	fmt.Fprintf(w, "controllers: now %s; then %s\n", idText(o.Voters), idText(o.Kept))
+	if len(o.Others) > 0 {
+		fmt.Fprintf(w, "nodes without a vote that stay: %s\n", idText(o.Others))
+	}
 	if len(o.GivenUp) > 0 {
 		fmt.Fprintf(w, "given up: %s. They must never start again with their old folders: they could form a second cluster.\n", idText(o.GivenUp))
 	}

@@ -22,15 +22,15 @@ func startCommand(stdout, stderr io.Writer) *cli.Command {
 	d := broker.DefaultConfig()
 	return &cli.Command{
 		Name: "start", Usage: "run a node",
-		Description: "Without flags it runs a cluster of one on loopback. The same command with the same --join on three\nhosts makes a cluster of three. SIGTERM hands leaderships over and stops; a second one stops at once.",
+		Description: "Without flags it runs a cluster of one on loopback. The same command with the same --join on three\nhosts makes a cluster of three; a later node that lists nodes of a cluster joins it. SIGTERM hands leaderships over and stops; a second one stops at once.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data", Aliases: []string{"d"}, Value: d.DataDir, EnvVars: []string{"WEIR_DATA"}, Usage: "keep everything in `DIR`"},
 			&cli.StringFlag{Name: "listen", EnvVars: []string{"WEIR_LISTEN"}, Usage: "`HOST:PORT` for Kafka clients (default: " + broker.DefaultClientListen + ", or port 9092 of all interfaces with --join)"},
 			&cli.StringFlag{Name: "peer", EnvVars: []string{"WEIR_PEER"}, Usage: "`HOST:PORT` for other nodes (default: " + broker.DefaultPeerListen + ", or port 9093 of all interfaces with --join)"},
 			&cli.StringFlag{Name: "admin", Value: d.AdminListen, EnvVars: []string{"WEIR_ADMIN"}, Usage: "`HOST:PORT` for metrics and health over HTTP, or none"},
 			&cli.StringFlag{Name: "advertise", EnvVars: []string{"WEIR_ADVERTISE"}, Usage: "`HOST:PORT` that clients are told to use (default: the host of this node in --join, or the listener)"},
-			&cli.StringFlag{Name: "join", Aliases: []string{"j"}, EnvVars: []string{"WEIR_JOIN"}, Usage: "peer addresses `HOST:PORT,…` of the cluster's first nodes, this one included; the same on each"},
-			&cli.IntFlag{Name: "node-id", EnvVars: []string{"WEIR_NODE_ID"}, Usage: "id `N` of this node (default: its position in --join)"},
+			&cli.StringFlag{Name: "join", Aliases: []string{"j"}, EnvVars: []string{"WEIR_JOIN"}, Usage: "peer addresses `HOST:PORT,…`: of a new cluster's first nodes, this one included, the same on each; or of nodes of a cluster to join"},
+			&cli.IntFlag{Name: "node-id", EnvVars: []string{"WEIR_NODE_ID"}, Usage: "id `N` of this node (default: its position in --join; in a cluster that exists the next that was never used)"},
 			&cli.StringFlag{Name: "rack", EnvVars: []string{"WEIR_RACK"}, Usage: "failure domain `NAME` of this node"},
 			&cli.StringSliceFlag{Name: "config", Aliases: []string{"c"}, Usage: "a setting as `KEY=VALUE` under Kafka's name; may be repeated"},
 			&cli.StringFlag{Name: "log-level", Value: "info", EnvVars: []string{"WEIR_LOG_LEVEL"}, Usage: "`LEVEL`: debug, info, warn or error"},

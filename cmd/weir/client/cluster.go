@@ -10,10 +10,10 @@ import (
 
 func (e *Env) clusterCommand() *cli.Command {
 	return &cli.Command{
-		Name: "cluster", Usage: "look at the cluster",
-		Subcommands: []*cli.Command{
+		Name: "cluster", Usage: "look at the cluster, and change who is in it",
+		Subcommands: append([]*cli.Command{
 			{Name: "info", Usage: "show cluster id, controller and nodes", Action: e.clusterInfo, Flags: append(connectionFlags(), outputFlag())},
-		},
+		}, e.memberCommands()...),
 	}
 }
 

@@ -174,14 +174,14 @@ func (e *Env) topicDelete(c *cli.Context) error {
 func (e *Env) confirm(question string) error {
 	in, ok := e.Stdin.(*os.File)
 	if !ok || !isatty.IsTerminal(in.Fd()) {
-		return usagef("this destroys data and there is no terminal to ask on; add --yes to go on")
+		return usagef("there is no terminal to ask on whether this is meant; add --yes to go on")
 	}
 	fmt.Fprintf(e.Stderr, "%s [y/N] ", question)
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
 		return nil
 	}
-	return &Error{ExitFailed, "nothing was deleted"}
+	return &Error{ExitFailed, "nothing was changed"}
 }
 
 // topicID prints an id as Kafka's tools do.
