@@ -87,9 +87,12 @@ func refuseUnknown(cmds []*cli.Command) {
 		if len(cmd.Subcommands) == 0 {
 			continue
 		}
-		group := cmd
+		group, own := cmd, cmd.Action // what the group does by itself
 		cmd.Action = func(c *cli.Context) error {
-			if c.NArg() == 0 {
+			switch {
+			case c.NArg() == 0 && own != nil:
+				return own(c)
+			case c.NArg() == 0:
 				return cli.ShowSubcommandHelp(c)
 			}
 			return unknownCommand(c.Args().First(), group.Subcommands, "weir "+group.Name+" --help")

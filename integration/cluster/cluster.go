@@ -33,6 +33,8 @@ type Node struct {
 	ID                  int32
 	Client, Peer, Admin string
 	Data, Log           string
+	// Joins are the peers whose cluster an empty node joins; nil for one of the first nodes.
+	Joins []string
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -68,6 +70,23 @@ func New(bin, dir string, n int, extra ...string) (*Cluster, error) {
 	return c, nil
 }
 
+// Add lays out a node that is to join the cluster when it is started. It gets the next id.
+func (c *Cluster) Add() (*Node, error) {
+	free, err := loopback.FreeAddresses(3)
+	if err != nil {
+		return nil, err
+	}
+	id := len(c.Nodes) + 1
+	n := &Node{ID: int32(id), Client: free[0], Peer: free[1], Admin: free[2], Data: filepath.Join(c.Dir, fmt.Sprintf("node-%d", id)), Log: filepath.Join(c.Dir, fmt.Sprintf("node-%d.log", id))}
+	for _, o := range c.Nodes {
+		if o.PID() != 0 {
+			n.Joins = append(n.Joins, o.Peer)
+		}
+	}
+	c.Nodes = append(c.Nodes, n)
+	return n, nil
+}
+
 // Start starts every node and waits until each answers for all of them.
 func (c *Cluster) Start(ctx context.Context) error {
 	for _, n := range c.Nodes {
@@ -87,6 +106,9 @@ func (c *Cluster) StartNode(n *Node) error {
 			join = append(join, o.Peer)
 		}
 		args = append(args, "--advertise", n.Client, "--join", strings.Join(join, ","), "--node-id", strconv.Itoa(int(n.ID)))
+	}
+	if n.Joins != nil {
+		args = append(args[:9], "--advertise", n.Client, "--join", strings.Join(n.Joins, ","))
 	}
 	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

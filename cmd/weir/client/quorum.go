@@ -145,9 +145,6 @@ func verdict(code int16, words *string) error {
 }
 
 func (e *Env) quorumShow(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return usagef("cluster quorum has no verb %q: use add, remove or replace", c.Args().First())
-	}
 	return e.withQuorum(c, "describe the quorum", func(m *member) error {
 		rows, err := m.rows()
 		if err != nil {
