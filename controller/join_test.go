@@ -356,10 +356,16 @@ func TestChangesAreGuarded(t *testing.T) {
 	if after, err := n.configurationIndex(ctx, n.raft); err != nil || after <= before {
 		t.Errorf("the index is %d, was %d, %v", after, before, err)
 	}
-	if err := addNonvoter(second)(n.raft, before).Error(); err == nil {
-		t.Error("a change of an older configuration was made")
+	between := func([]raft.Server) (serverChange, error) {
+		if err := addNonvoter(serverID(4, [16]byte{4}))(n.raft, 0).Error(); err != nil {
+			t.Error(err)
+		}
+		return addNonvoter(second), nil
 	}
-	if len(n.servers()) != 2 {
+	if err := n.changeServers(ctx, "add", between); err == nil {
+		t.Error("a change that was decided on an older configuration was made")
+	}
+	if _, ok := findServer(n.servers(), second); ok || len(n.servers()) != 3 {
 		t.Errorf("servers %v", n.servers())
 	}
 }

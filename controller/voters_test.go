@@ -148,12 +148,15 @@ func TestVotesMove(t *testing.T) {
 	for id := fsm.BrokerID(4); id <= 6; id++ {
 		asked.addVoter(id)
 	}
-	before := c.leader()
+	before, stood := c.leader(), c.candidacies()
 	asked.removeVoter(before.node.Identity().NodeID)
 	for _, tn := range c.nodes[:3] {
 		if tn != before {
 			asked.removeVoter(tn.node.Identity().NodeID)
 		}
+	}
+	if stood.Load() == 0 {
+		t.Error("the controller did not hand over before it lost its vote")
 	}
 	if before.node.IsLeader() {
 		t.Error("the controller stays although it has no vote")
