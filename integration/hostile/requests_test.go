@@ -207,7 +207,7 @@ func offsetInputs() []input {
 func operatorInputs() []input {
 	return []input{
 		{number: 37, name: "calls between Kafka's brokers", run: func(a *attack) string {
-			keys := []int16{4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 64, 67}
+			keys := []int16{4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67}
 			a.notServed(a.dial(), keys...)
 			c := a.dial()
 			for _, key := range keys[:8] {
@@ -218,7 +218,43 @@ func operatorInputs() []input {
 			return "closed: not served, not advertised"
 		}},
 		{number: 38, name: "configs that are unknown, huge or paths; deleting beyond the end", run: operatorCalls},
+		{number: 38, name: "nodes that are not there, or too many of them, for partitions and votes", run: memberCalls},
 	}
+}
+
+// memberCalls asks for what no cluster can become.
+func memberCalls(a *attack) string {
+	c := a.dial()
+	for _, id := range []int32{-1, 0, 77, math.MaxInt32, math.MinInt32} {
+		r := kmsg.NewPtrUnregisterBrokerRequest()
+		r.BrokerID = id
+		a.code(fmt.Sprintf("unregister %d", id), c.ask(r).(*kmsg.UnregisterBrokerResponse).ErrorCode, 102)
+		add := kmsg.NewPtrAddRaftVoterRequest()
+		add.VoterID, add.VoterDirectoryID = id, [16]byte{1}
+		a.code(fmt.Sprintf("a vote for %d", id), c.ask(add).(*kmsg.AddRaftVoterResponse).ErrorCode, 42)
+		remove := kmsg.NewPtrRemoveRaftVoterRequest()
+		remove.VoterID, remove.VoterDirectoryID = id, [16]byte{1}
+		a.code(fmt.Sprintf("no vote for %d", id), c.ask(remove).(*kmsg.RemoveRaftVoterResponse).ErrorCode, 127)
+	}
+	move := func(to ...int32) int16 {
+		r := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+		t := kmsg.NewAlterPartitionAssignmentsRequestTopic()
+		t.Topic = prey
+		p := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
+		p.Replicas = to
+		t.Partitions = append(t.Partitions, p)
+		r.Topics = append(r.Topics, t)
+		return c.ask(r).(*kmsg.AlterPartitionAssignmentsResponse).Topics[0].Partitions[0].ErrorCode
+	}
+	many := make([]int32, 1_000)
+	for i := range many {
+		many[i] = int32(i)
+	}
+	a.code("a cancellation of nothing", move(), 85)
+	for name, to := range map[string][]int32{"negative": {-1}, "unknown": {77}, "twice": {1, 1}, "the greatest": {math.MaxInt32}, "too many": many} {
+		a.code("replicas "+name, move(to...), 39)
+	}
+	return "102, 42, 127; 85, 39"
 }
 
 func operatorCalls(a *attack) string {

@@ -230,7 +230,7 @@ func inFSM() []Mutant {
 		{
 			Name: "depose-by-a-copy", File: broker,
 			Rule: "a late copy of a registration deposes nobody (H12)",
-			Old:  "\tcase known && cur.Process == c.Process && cur.Folder == c.Folder:\n\t\treturn Result{Epoch: int64(cur.Epoch)}\n\tcase c.Replaces != cur.Epoch:",
+			Old:  "\tcase known && cur.Process == c.Process && cur.Folder == c.Folder:\n\t\treturn Result{Epoch: int64(cur.Epoch)}\n\tcase e.next.mayServe(c.ID, c.Folder) != 0:\n\t\treturn refused(e.next.mayServe(c.ID, c.Folder))\n\tcase c.Replaces != cur.Epoch:",
 			New:  "\tcase c.Replaces > cur.Epoch:",
 		},
 		{
