@@ -213,7 +213,7 @@ func (p *produce) fail(tp fsm.TopicPartition, out *wire.ProducePartitionResponse
 			out.RecordErrors = []wire.RecordError{{BatchIndex: int32(invalid.Record), BatchIndexErrorMessage: &invalid.Msg}}
 		}
 	case errors.Is(err, errTransactional):
-		out.ErrorMessage = optional(err.Error())
+		out.ErrorMessage = messageOf(err)
 	case out.ErrorCode == wire.NotLeaderOrFollower:
 		p.moved = append(p.moved, produceMoved{tp, out})
 	}

@@ -34,7 +34,7 @@ func handleFindCoordinator(_ context.Context, c *Conn, h wire.RequestHeader, r w
 func (s *server) coordinator(im *fsm.Image, version int16, keyType int8, key string) wire.Coordinator {
 	b, err := findCoordinator(im, version, keyType, key)
 	if err != nil {
-		return wire.Coordinator{Key: key, NodeID: int32(fsm.NoBroker), Port: -1, ErrorCode: s.code(err), ErrorMessage: optional(err.Error())}
+		return wire.Coordinator{Key: key, NodeID: int32(fsm.NoBroker), Port: -1, ErrorCode: s.code(err), ErrorMessage: messageOf(err)}
 	}
 	s.haveOffsetsTopic(im)
 	return wire.Coordinator{Key: key, NodeID: int32(b.ID), Host: b.Client.Host, Port: b.Client.Port}

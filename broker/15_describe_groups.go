@@ -45,7 +45,7 @@ func (s *server) describeClassic(version int16, req *wire.DescribeGroupsRequest,
 			out.GroupState = group.Dead.String()
 		}
 		if code != wire.GroupIDNotFound || version >= describeMissing {
-			out.ErrorCode, out.ErrorMessage = code, optional(err.Error())
+			out.ErrorCode, out.ErrorMessage = code, messageOf(err)
 		}
 		return out
 	}

@@ -94,7 +94,7 @@ func (t *createTopics) fill(out *wire.CreatableTopicResult, wanted *controller.N
 
 func (t *createTopics) fail(out *wire.CreatableTopicResult, err error) {
 	out.ErrorCode = t.srv.code(err)
-	out.ErrorMessage = optional(err.Error())
+	out.ErrorMessage = messageOf(err)
 }
 
 // newTopic is a topic as the controller wants it, or what is wrong with it.

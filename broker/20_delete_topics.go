@@ -88,5 +88,5 @@ func (d *deleteTopics) find(in *wire.DeleteTopicState) (*fsm.Topic, error) {
 
 func (d *deleteTopics) fail(out *wire.DeletableTopicResult, err error) {
 	out.ErrorCode = d.srv.code(err)
-	out.ErrorMessage = optional(err.Error())
+	out.ErrorMessage = messageOf(err)
 }

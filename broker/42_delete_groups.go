@@ -29,7 +29,7 @@ func handleDeleteGroups(_ context.Context, c *Conn, _ wire.RequestHeader, r wire
 				err = groupError(a.(group.DeleteReply).Code)
 			}
 			if err != nil {
-				out.ErrorCode, out.ErrorMessage = c.srv.code(err), optional(err.Error())
+				out.ErrorCode, out.ErrorMessage = c.srv.code(err), messageOf(err)
 			}
 			resp.Results = append(resp.Results, out)
 		}

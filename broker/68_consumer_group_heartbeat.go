@@ -21,7 +21,7 @@ func handleConsumerGroupHeartbeat(_ context.Context, c *Conn, h wire.RequestHead
 		a, err := answerOf(ctx, ch, err)
 		if err != nil {
 			err = memberless(err)
-			resp.ErrorCode, resp.ErrorMessage = c.srv.code(err), optional(err.Error())
+			resp.ErrorCode, resp.ErrorMessage = c.srv.code(err), messageOf(err)
 			return Reply{Body: resp}
 		}
 		c.srv.fillConsumer(resp, a.(group.ConsumerReply))

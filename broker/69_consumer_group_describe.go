@@ -40,7 +40,7 @@ func (s *server) describeConsumer(im *fsm.Image, version int16, req *wire.Consum
 		err = refused(wire.GroupIDNotFound, "group %s is not a consumer group", shorten(id))
 	}
 	if err != nil {
-		out.ErrorCode, out.ErrorMessage = s.code(err), optional(err.Error())
+		out.ErrorCode, out.ErrorMessage = s.code(err), messageOf(err)
 		return out
 	}
 	out.GroupState, out.GroupEpoch, out.AssignmentEpoch, out.AssignorName = v.State.String(), v.Epoch, v.AssignmentEpoch, v.Protocol

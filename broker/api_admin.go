@@ -93,7 +93,7 @@ func messageOf(err error) *string {
 	if err == nil {
 		return nil
 	}
-	return optional(err.Error())
+	return optional(wire.ErrorText(err.Error()))
 }
 
 // resultError is the controller's answer for one topic as an error.

@@ -115,7 +115,7 @@ func newUUID() (id [16]byte) {
 }
 
 func failed(code wire.Code, format string, args ...any) TopicResult {
-	return TopicResult{Err: code, Msg: fmt.Sprintf(format, args...), Partitions: -1, RF: -1}
+	return TopicResult{Err: code, Msg: wire.ErrorText(fmt.Sprintf(format, args...)), Partitions: -1, RF: -1}
 }
 
 // createTopics checks, places and creates each topic. It runs on the caller's goroutine: it

@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // Code is an error code of the protocol. It is an error, but None is one too:
 // use Err where an error that may be absent is meant.
 type Code int16
@@ -324,4 +326,16 @@ func (c Code) Err() error {
 		return nil
 	}
 	return c
+}
+
+// maxMessage is how much of an error's text an answer carries. What a client sent may be
+// quoted in it, and a string of the protocol has 32,767 bytes at most.
+const maxMessage = 2_000
+
+// ErrorText is the text of an error for an answer, cut where it is too long for one.
+func ErrorText(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }

@@ -246,7 +246,7 @@ func memberCalls(a *attack) string {
 		r.Topics = append(r.Topics, t)
 		return c.ask(r).(*kmsg.AlterPartitionAssignmentsResponse).Topics[0].Partitions[0].ErrorCode
 	}
-	many := make([]int32, 1_000)
+	many := make([]int32, 100_000)
 	for i := range many {
 		many[i] = int32(i)
 	}
@@ -273,6 +273,7 @@ func operatorCalls(a *attack) string {
 	a.code("an unknown key", alter("no.such.config", "1"), 40)
 	a.code("a path for a number", alter("retention.ms", "../../etc/passwd"), 40)
 	a.code("a huge number", alter("segment.bytes", strings.Repeat("9", 30_000)), 40)
+	a.code("what grows when it is quoted", alter("segment.bytes", strings.Repeat("\x01", 30_000)), 40)
 	a.code("a path for a policy", alter("cleanup.policy", "/etc/passwd"), 40)
 	trim := func(to int64) int16 {
 		r := kmsg.NewPtrDeleteRecordsRequest()
