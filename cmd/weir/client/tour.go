@@ -65,7 +65,7 @@ func (t *Tour) Run(ctx context.Context) error {
 	if err := t.awaitNodes(ctx, cl); err != nil {
 		return err
 	}
-	if err := t.awaitISR(ctx, adm); err != nil {
+	if _, err := t.awaitISR(ctx, adm, "coming back into sync"); err != nil {
 		return err
 	}
 	t.say("node %d is back and in sync", victim)
@@ -108,28 +108,32 @@ func (t *Tour) awaitNodes(ctx context.Context, cl *kgo.Client) error {
 	})
 }
 
-func (t *Tour) awaitISR(ctx context.Context, adm *kadm.Client) error {
-	return t.await(ctx, "coming back into sync", func(ctx context.Context) (bool, error) {
+// awaitISR waits until all partitions have a leader and all their replicas in sync, also in
+// the eyes of a node that has only just heard of the topic, and returns the first one's leader.
+func (t *Tour) awaitISR(ctx context.Context, adm *kadm.Client, what string) (leader int32, err error) {
+	err = t.await(ctx, what, func(ctx context.Context) (bool, error) {
 		topics, err := adm.ListTopics(ctx, tourTopic)
 		if err != nil {
 			return false, err
 		}
-		for _, p := range topics[tourTopic].Partitions {
-			if len(p.ISR) < tourReplicas {
+		partitions := topics[tourTopic].Partitions
+		for _, p := range partitions {
+			if p.Leader < 0 || len(p.ISR) < tourReplicas {
 				return false, nil
 			}
 		}
-		return true, nil
+		leader = partitions[0].Leader
+		return len(partitions) == tourPartitions, topics[tourTopic].Err
 	})
+	return leader, err
 }
 
 // produce sends all records, kills a leader halfway, and returns whom it killed.
 func (t *Tour) produce(ctx context.Context, cl *kgo.Client, adm *kadm.Client) (int32, error) {
-	topics, err := adm.ListTopics(ctx, tourTopic)
+	victim, err := t.awaitISR(ctx, adm, "electing leaders")
 	if err != nil {
-		return 0, explain("find the leaders", t.Brokers, err)
+		return 0, err
 	}
-	victim := topics[tourTopic].Partitions[0].Leader
 	began := time.Now()
 	var acked atomic.Int64
 	var last, gap atomic.Int64
