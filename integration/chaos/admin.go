@@ -97,7 +97,8 @@ func (r *Run) coordinator(ctx context.Context) *host.Host {
 }
 
 // whole returns nil when every host that may run is a broker, every partition has a leader,
-// as many replicas as it was made with, all of them there in sync, and nothing is on the move.
+// as many replicas as it was made with, all of them there in sync, every such host votes, and
+// nothing is on the move.
 func (r *Run) whole(ctx context.Context) error {
 	m, err := r.metadata(ctx)
 	if err != nil {
@@ -117,6 +118,9 @@ func (r *Run) whole(ctx context.Context) error {
 				return fmt.Errorf("%s-%d is on %v, and was to have %d replicas", *t.Topic, p.Partition, p.Replicas, n)
 			}
 		}
+	}
+	if err := r.seated(ctx); err != nil {
+		return err
 	}
 	return r.still(ctx)
 }

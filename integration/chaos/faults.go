@@ -69,7 +69,7 @@ func pause(_ context.Context, _ *Run, victims []*host.Host) (func(context.Contex
 func cutting(r *Run, victims []*host.Host, choose func(c host.Cuts, victim, other int)) (func(context.Context) error, error) {
 	cuts := host.Cuts{}
 	for _, v := range victims {
-		for other := range len(r.cluster.Hosts) + 1 {
+		for other := range len(r.cluster.Hosts) + 2 { // the clients, the hosts, and the spare one
 			if other != v.ID {
 				choose(cuts, v.ID, other)
 			}

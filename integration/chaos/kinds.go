@@ -33,6 +33,9 @@ type Kind struct {
 	Known string
 	// Mild tells that its victims go on to serve.
 	Mild bool
+	// Waits tells that its end waits for nodes that other faults of the step may hold, so that it
+	// comes after theirs.
+	Waits bool
 	// Missing says what it lacks on this machine beside Needs; nil stands for nothing.
 	Missing func() error
 
@@ -72,6 +75,8 @@ func Kinds() []Kind {
 		{Name: "roll", About: "SIGTERM and restart of each node in turn", Targets: cluster, Mild: true, inflict: roll},
 		{Name: "elect", About: "leaders move away with a SIGTERM, and back by an election", Targets: cluster, Mild: true, inflict: elect},
 		{Name: "reassign", About: "replicas move to other nodes, or go and come back", Targets: cluster, Mixes: true, Mild: true, inflict: reassign},
+		{Name: "members", About: "a vote is taken, or moved, and given back", Targets: []Target{Controller, Minority}, Mixes: true, Waits: true, inflict: members},
+		{Name: "join", About: "a node joins, gets a vote, and leaves for good", Targets: cluster, Mixes: true, Mild: true, Waits: true, inflict: join},
 		{Name: "churn", About: "a topic is deleted and made again, with a node cut off", Targets: one, Mild: true, inflict: churn},
 		{Name: "disk-full", About: "no room on the disk", Targets: one, Needs: Machines, inflict: diskFull},
 		{Name: "disk-dead", About: "every call of the disk fails", Targets: one, Needs: Machines, Whole: true, inflict: diskDead},

@@ -141,7 +141,7 @@ func (r *Run) open(ctx context.Context) error {
 	if host.IsInside() && !r.options.Loopback {
 		make = host.NewSpaces
 	}
-	network, err := make(r.options.Nodes)
+	network, err := make(r.options.Nodes + 1) // the last is for a spare one
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (r *Run) close() error {
 		return nil
 	}
 	err := r.cluster.Close()
-	for _, h := range r.cluster.Hosts {
+	for _, h := range r.cluster.All() {
 		text, e := os.ReadFile(h.Log())
 		if e == nil {
 			e = os.WriteFile(filepath.Join(r.options.Out, fmt.Sprintf("node-%d.log", h.ID)), text, 0o644)
@@ -314,14 +314,8 @@ func (r *Run) step(ctx context.Context, s Step) error {
 		}
 	}
 	f := r.strike(s.kinds(), s.String())
-	var heals []func(context.Context) error
-	for i, k := range kinds {
-		if heal := r.aim(ctx, f, k, s.Faults[i].Target); heal != nil {
-			heals = append(heals, heal)
-		}
-	}
+	heals := r.aimAll(ctx, f, kinds, s.Faults)
 	err = r.sleep(ctx, s.Hold)
-	slices.Reverse(heals)
 	for _, heal := range heals {
 		if e := heal(ctx); e != nil {
 			r.complain(ctx, "healing", e)
@@ -329,6 +323,22 @@ func (r *Run) step(ctx context.Context, s Step) error {
 	}
 	r.over(f)
 	return err
+}
+
+// aimAll begins all kinds of a fault and returns what ends them, in order.
+func (r *Run) aimAll(ctx context.Context, f *fault, kinds []Kind, aims []Aim) []func(context.Context) error {
+	var heals []func(context.Context) error
+	for i, k := range kinds {
+		heal := r.aim(ctx, f, k, aims[i].Target)
+		switch {
+		case heal == nil:
+		case k.Waits:
+			heals = append(heals, heal)
+		default:
+			heals = slices.Insert(heals, 0, heal)
+		}
+	}
+	return heals
 }
 
 // aim begins one kind as a part of a fault and returns what ends it.
@@ -429,7 +439,7 @@ func (r *Run) finish(ctx context.Context, result *Result) error {
 // has ended, and the others have to go on without it.
 func (r *Run) crashes() []string {
 	var out []string
-	for _, h := range r.cluster.Hosts {
+	for _, h := range r.cluster.All() {
 		line, err := h.Panicked()
 		if err != nil {
 			line = err.Error()

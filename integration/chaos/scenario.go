@@ -44,7 +44,7 @@ func Scenarios() []Scenario {
 		{Name: "S10", About: "the end of a transaction is late", Missing: "transactions"},
 		{Name: "S11", About: "wall clocks leap and flicker, one and all", play: clocksEverywhere},
 		{Name: "S12", About: "a coordinator freezes, is succeeded and wakes; an old generation commits", play: coordinators},
-		{Name: "S13", About: "controllers are cut off and frozen while topics come and go", play: controllers},
+		{Name: "S13", About: "controllers are cut off, frozen and lose their votes while topics come and go", play: controllers},
 		{Name: "S14", About: "replicas move while nodes that get them are killed, leaders stop in order, and moves are cancelled", Nodes: 5, play: moveUnderFire},
 		{Name: "S15", About: "logs are trimmed, and then compacted, while leaders are killed", play: shortenUnderFire},
 		{Name: "S16", About: "consumers read from followers while leaders are killed", play: followerReads},

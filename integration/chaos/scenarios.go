@@ -282,7 +282,10 @@ func coordinators(ctx context.Context, r *Run) error {
 func controllers(ctx context.Context, r *Run) error {
 	for i := range 20 {
 		kind, hold := "cut", time.Second+time.Duration(r.rnd.Int64N(int64(2*time.Second)))
-		if i%4 == 3 {
+		switch {
+		case i%5 == 4:
+			kind = "members"
+		case i%4 == 3:
 			kind, hold = "pause", 3*time.Second
 		}
 		err := r.under(ctx, kind, r.victims(ctx, Controller), func() error {

@@ -6,12 +6,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Cluster is the hosts of a run.
 type Cluster struct {
 	Hosts []*Host
 
+	spare     *Host // nil until it is asked for
+	dir       string
 	bin, self string   // weir, and the program that runs everything
 	join      []string // peer addresses of all hosts
 	settings  []string // KEY=VALUE of weir start -c
@@ -25,15 +28,15 @@ type Plan struct {
 	Dir       string
 	Nodes     int
 	Settings  []string
-	Network   Network
+	Network   Network // with a place more than there are nodes, where there may be a spare one
 }
 
 // New lays out a cluster without starting it.
 func New(p Plan) (*Cluster, error) {
-	c := &Cluster{bin: p.Bin, self: p.Self, settings: p.Settings, net: p.Network, cuts: Cuts{}}
+	c := &Cluster{dir: p.Dir, bin: p.Bin, self: p.Self, settings: p.Settings, net: p.Network, cuts: Cuts{}}
 	for i := 1; i <= p.Nodes; i++ {
 		c.join = append(c.join, p.Network.Peer(i))
-		h, err := c.newHost(i, filepath.Join(p.Dir, fmt.Sprintf("host-%d", i)))
+		h, err := c.newHost(i)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -42,7 +45,25 @@ func New(p Plan) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) newHost(i int, dir string) (*Host, error) {
+// Spare is a host beside those that the cluster is made of, which it joins when it starts. It is
+// another node each time that its data folder is empty, so its ID is that of its place alone.
+func (c *Cluster) Spare() (_ *Host, err error) {
+	if c.spare == nil {
+		c.spare, err = c.newHost(len(c.Hosts) + 1)
+	}
+	return c.spare, err
+}
+
+// All lists all hosts, the spare one last.
+func (c *Cluster) All() []*Host {
+	if c.spare == nil {
+		return c.Hosts
+	}
+	return append(slices.Clone(c.Hosts), c.spare)
+}
+
+func (c *Cluster) newHost(i int) (*Host, error) {
+	dir := filepath.Join(c.dir, fmt.Sprintf("host-%d", i))
 	h := &Host{ID: i, Dir: dir, cluster: c}
 	h.listen, h.peer, h.admin = c.net.Listen(i)
 	if err := os.MkdirAll(filepath.Join(dir, "disk"), 0o755); err != nil {
@@ -103,7 +124,7 @@ func (c *Cluster) Heal() error { return c.setCuts(Cuts{}) }
 func (c *Cluster) setCuts(next Cuts) error {
 	c.cuts = next
 	if !c.net.Separate() { // clients' links are the front proxies' there
-		for _, h := range c.Hosts {
+		for _, h := range c.All() {
 			h.Front.setCuts(next)
 		}
 	}
@@ -113,7 +134,7 @@ func (c *Cluster) setCuts(next Cuts) error {
 // Close kills what still runs and takes mounts away.
 func (c *Cluster) Close() error {
 	var failed error
-	for _, h := range c.Hosts {
+	for _, h := range c.All() {
 		_ = h.Resume() // a stopped process dies of SIGKILL, too; its group's children need not
 		failed = errors.Join(failed, h.Kill())
 		h.Front.shut()

@@ -3,7 +3,8 @@
 //
 // # Hosts
 //
-// A host is a folder, addresses and at most one process. Two networks exist. Spaces
+// A host is a folder, addresses and at most one process. Beside those that a cluster is
+// made of there may be a spare one, which joins when it starts. Two networks exist. Spaces
 // gives every host a network namespace on one bridge, with the clients on the bridge;
 // cuts are nftables rules and slow links a token bucket, so that the kernel's own TCP
 // meets the fault. Loopback needs no privilege: each host's peer port stands behind a

@@ -55,7 +55,10 @@ func (h *Host) Start() error {
 		data = filepath.Join(h.taint.mount, "data")
 	}
 	argv := []string{h.cluster.bin, "start", "--data", data, "--listen", h.listen, "--peer", h.peer, "--admin", h.admin,
-		"--rack", fmt.Sprintf("rack-%d", h.ID), "--advertise", h.Front.address, "--join", strings.Join(h.cluster.join, ","), "--node-id", fmt.Sprint(h.ID)}
+		"--rack", fmt.Sprintf("rack-%d", h.ID), "--advertise", h.Front.address, "--join", strings.Join(h.cluster.join, ",")}
+	if h != h.cluster.spare {
+		argv = append(argv, "--node-id", fmt.Sprint(h.ID))
+	}
 	for _, s := range h.cluster.settings {
 		argv = append(argv, "-c", s)
 	}
