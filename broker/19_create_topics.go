@@ -76,7 +76,7 @@ func (t *createTopics) run(ctx context.Context) {
 		case err != nil:
 			t.fail(out, err)
 		case results[j].Err != wire.None:
-			t.fail(out, refused(results[j].Err, "%s", results[j].Msg))
+			t.fail(out, outcomeError(results[j].Outcome, nil))
 		default:
 			t.fill(out, &t.wanted[j], &results[j])
 		}

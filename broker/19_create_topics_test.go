@@ -144,7 +144,7 @@ func TestCreateTopicsControllerErrors(t *testing.T) {
 		err    error
 		want   wire.Code
 	}{
-		{"topic exists", controller.TopicResult{Err: wire.TopicAlreadyExists, Msg: "topic a exists"}, nil, wire.TopicAlreadyExists},
+		{"topic exists", controller.TopicResult{Outcome: controller.Outcome{Err: wire.TopicAlreadyExists, Msg: "topic a exists"}}, nil, wire.TopicAlreadyExists},
 		{"no controller", controller.TopicResult{}, controller.ErrNoController, wire.NotController},
 		{"unknown outcome", controller.TopicResult{}, controller.ErrUnknown, wire.RequestTimedOut},
 		{"surprise", controller.TopicResult{}, errors.New("surprise"), wire.UnknownServerError},
@@ -237,7 +237,7 @@ func TestDeleteTopicsControllerErrors(t *testing.T) {
 	r := kmsg.NewPtrDeleteTopicsRequest()
 	r.SetVersion(3)
 	r.TopicNames, r.TimeoutMillis = []string{"orders"}, 1000
-	ts.admin.answer = controller.TopicResult{Err: wire.UnknownTopicOrPartition, Msg: "gone"}
+	ts.admin.answer = controller.TopicResult{Outcome: controller.Outcome{Err: wire.UnknownTopicOrPartition, Msg: "gone"}}
 	if got := ts.dial().ask(r).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; got != 3 {
 		t.Errorf("code %d, want 3", got)
 	}

@@ -69,7 +69,7 @@ func (d *deleteTopics) run(ctx context.Context, topics []wire.DeleteTopicState) 
 		case err != nil:
 			d.fail(&d.resp.Responses[i], err)
 		case results[j].Err != wire.None:
-			d.fail(&d.resp.Responses[i], refused(results[j].Err, "%s", results[j].Msg))
+			d.fail(&d.resp.Responses[i], outcomeError(results[j].Outcome, nil))
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (s *server) alterConfigs(ctx context.Context, resources []alteredResource, 
 	for j, i := range at {
 		if err != nil {
 			fail(i, err)
-		} else if err := resultError(results[j]); err != nil {
+		} else if err := outcomeError(results[j].Outcome, nil); err != nil {
 			fail(i, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (p *createPartitions) run(ctx context.Context) {
 	for j, i := range p.at {
 		if err != nil {
 			p.fail(i, err)
-		} else if err := resultError(results[j]); err != nil {
+		} else if err := outcomeError(results[j].Outcome, nil); err != nil {
 			p.fail(i, err)
 		}
 	}

@@ -73,8 +73,8 @@ func (e *electLeaders) run(ctx context.Context, topics []wire.ElectLeadersTopic)
 	for i, to := range outs {
 		if err != nil {
 			e.fail(to, err)
-		} else if r := results[i]; r.Err != wire.None {
-			e.fail(to, refused(r.Err, "%s", r.Msg))
+		} else if err := outcomeError(results[i].Outcome, nil); err != nil {
+			e.fail(to, err)
 		}
 	}
 }
@@ -111,8 +111,8 @@ func (e *electLeaders) runAll(ctx context.Context) {
 			*list = append(*list, wire.ReplicaElectionResult{Topic: t.Name})
 		}
 		to := wire.PartitionElectionResult{PartitionID: r.TP.Partition}
-		if r.Err != wire.None {
-			e.fail(&to, refused(r.Err, "%s", r.Msg))
+		if err := outcomeError(r.Outcome, nil); err != nil {
+			e.fail(&to, err)
 		}
 		last := &(*list)[len(*list)-1]
 		last.PartitionResult = append(last.PartitionResult, to)

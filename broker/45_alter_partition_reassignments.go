@@ -49,8 +49,8 @@ func (m *reassign) run(ctx context.Context) {
 	for i, to := range m.outs {
 		if err != nil {
 			m.fail(to, err)
-		} else if r := results[i]; r.Err != wire.None {
-			m.fail(to, refused(r.Err, "%s", r.Msg))
+		} else if err := outcomeError(results[i], nil); err != nil {
+			m.fail(to, err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func handleAddRaftVoter(_ context.Context, c *Conn, _ wire.RequestHeader, r wire
 		if err == nil {
 			// Where the node is it has said itself, as it joined; listeners are not needed. The
 			// answer always waits for the commit.
-			err = memberError(c.srv.backend.ops.cluster.AddVoter(ctx, fsm.BrokerID(req.VoterID), req.VoterDirectoryID))
+			err = outcomeError(c.srv.backend.ops.cluster.AddVoter(ctx, fsm.BrokerID(req.VoterID), req.VoterDirectoryID))
 		}
 		return Reply{Body: &wire.AddRaftVoterResponse{ErrorCode: c.srv.code(err), ErrorMessage: messageOf(err)}}
 	}

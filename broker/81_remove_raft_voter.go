@@ -14,7 +14,7 @@ func handleRemoveRaftVoter(_ context.Context, c *Conn, _ wire.RequestHeader, r w
 		defer cancel()
 		err := c.srv.sameCluster(req.ClusterID)
 		if err == nil {
-			err = memberError(c.srv.backend.ops.cluster.RemoveVoter(ctx, fsm.BrokerID(req.VoterID), req.VoterDirectoryID))
+			err = outcomeError(c.srv.backend.ops.cluster.RemoveVoter(ctx, fsm.BrokerID(req.VoterID), req.VoterDirectoryID))
 		}
 		return Reply{Body: &wire.RemoveRaftVoterResponse{ErrorCode: c.srv.code(err), ErrorMessage: messageOf(err)}}
 	}

@@ -31,10 +31,10 @@ type clusterAdmin interface {
 	AddPartitions(ctx context.Context, topics []controller.MorePartitions) ([]controller.TopicResult, error)
 	ElectLeaders(ctx context.Context, kind controller.ElectionKind, tps []fsm.TopicPartition) ([]controller.ElectionResult, error)
 	Quorum(ctx context.Context) (controller.Quorum, error)
-	Reassign(ctx context.Context, moves []controller.Move, resize bool) ([]controller.MoveResult, error)
-	AddVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error)
-	RemoveVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error)
-	RemoveNode(ctx context.Context, id fsm.BrokerID) (controller.MemberResult, error)
+	Reassign(ctx context.Context, moves []controller.Move, resize bool) ([]controller.Outcome, error)
+	AddVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (controller.Outcome, error)
+	RemoveVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (controller.Outcome, error)
+	RemoveNode(ctx context.Context, id fsm.BrokerID) (controller.Outcome, error)
 }
 
 // imageWith is an Image to look topics up in by name, for requests that change them:
@@ -96,10 +96,10 @@ func messageOf(err error) *string {
 	return optional(wire.ErrorText(err.Error()))
 }
 
-// resultError is the controller's answer for one topic as an error.
-func resultError(r controller.TopicResult) error {
-	if r.Err == wire.None {
-		return nil
+// outcomeError is the controller's answer as an error; err is that there is none.
+func outcomeError(o controller.Outcome, err error) error {
+	if err != nil || o.Err == wire.None {
+		return err
 	}
-	return refused(r.Err, "%s", r.Msg)
+	return refused(o.Err, "%s", o.Msg)
 }

@@ -29,27 +29,27 @@ type fakeCluster struct {
 	quorum  controller.Quorum
 	moves   []controller.Move
 	resize  bool
-	member  controller.MemberResult
+	member  controller.Outcome
 	changed []string // changes of who is a member, or votes
 	err     error
 }
 
-func (f *fakeCluster) change(what string, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error) {
+func (f *fakeCluster) change(what string, id fsm.BrokerID, folder [16]byte) (controller.Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changed = append(f.changed, fmt.Sprintf("%s %d %x", what, id, folder[:2]))
 	return f.member, f.err
 }
 
-func (f *fakeCluster) AddVoter(_ context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error) {
+func (f *fakeCluster) AddVoter(_ context.Context, id fsm.BrokerID, folder [16]byte) (controller.Outcome, error) {
 	return f.change("add", id, folder)
 }
 
-func (f *fakeCluster) RemoveVoter(_ context.Context, id fsm.BrokerID, folder [16]byte) (controller.MemberResult, error) {
+func (f *fakeCluster) RemoveVoter(_ context.Context, id fsm.BrokerID, folder [16]byte) (controller.Outcome, error) {
 	return f.change("remove", id, folder)
 }
 
-func (f *fakeCluster) RemoveNode(_ context.Context, id fsm.BrokerID) (controller.MemberResult, error) {
+func (f *fakeCluster) RemoveNode(_ context.Context, id fsm.BrokerID) (controller.Outcome, error) {
 	return f.change("leave", id, [16]byte{})
 }
 
@@ -74,7 +74,7 @@ func (f *fakeCluster) ElectLeaders(_ context.Context, kind controller.ElectionKi
 	f.elected = append(f.elected, tps...)
 	out := make([]controller.ElectionResult, len(tps))
 	for i, tp := range tps {
-		out[i] = controller.ElectionResult{TP: tp, Err: f.answer.Err, Msg: f.answer.Msg}
+		out[i] = controller.ElectionResult{TP: tp, Outcome: f.answer.Outcome}
 	}
 	return out, f.err
 }
@@ -85,11 +85,11 @@ func (f *fakeCluster) Quorum(context.Context) (controller.Quorum, error) {
 	return f.quorum, f.err
 }
 
-func (f *fakeCluster) Reassign(_ context.Context, moves []controller.Move, resize bool) ([]controller.MoveResult, error) {
+func (f *fakeCluster) Reassign(_ context.Context, moves []controller.Move, resize bool) ([]controller.Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.moves, f.resize = append(f.moves, moves...), resize
-	return slices.Repeat([]controller.MoveResult{{Err: f.answer.Err, Msg: f.answer.Msg}}, len(moves)), f.err
+	return slices.Repeat([]controller.Outcome{f.answer.Outcome}, len(moves)), f.err
 }
 
 // The rest of a fakeReplica, as the admin handlers see it: its log starts where it was
@@ -323,7 +323,7 @@ func TestCreatePartitionsHandler(t *testing.T) {
 		if w := ts.cluster.grown; len(w) != 1 || w[0].ID != id || w[0].Count != 2 || !w[0].ValidateOnly || !slices.Equal(w[0].Assignment[0], []fsm.BrokerID{2, 1}) {
 			t.Errorf("version %d: the controller was asked for %+v", v, w)
 		}
-		ts.cluster.answer = controller.TopicResult{Err: wire.InvalidPartitions, Msg: "no"}
+		ts.cluster.answer = controller.TopicResult{Outcome: controller.Outcome{Err: wire.InvalidPartitions, Msg: "no"}}
 		if got := ts.dial().ask(r).(*kmsg.CreatePartitionsResponse).Topics[0]; wire.Code(got.ErrorCode) != wire.InvalidPartitions || *got.ErrorMessage != "no" {
 			t.Errorf("version %d: refused: %+v", v, got)
 		}
@@ -453,7 +453,7 @@ func TestMemberHandlers(t *testing.T) {
 			if code, msg := ask(ts, key, v, &own); code != 0 || msg != nil || !slices.Equal(ts.cluster.changed, []string{want}) {
 				t.Errorf("key %d version %d: %v %v, asked for %q", key, v, wire.Code(code), msg, ts.cluster.changed)
 			}
-			ts.cluster.member = controller.MemberResult{Err: wire.DuplicateVoter, Msg: "it is so"}
+			ts.cluster.member = controller.Outcome{Err: wire.DuplicateVoter, Msg: "it is so"}
 			if code, msg := ask(ts, key, v, nil); wire.Code(code) != wire.DuplicateVoter || msg == nil || *msg != "it is so" {
 				t.Errorf("key %d version %d: %v %v", key, v, wire.Code(code), msg)
 			}

@@ -223,7 +223,7 @@ func TestIncrementalAlterConfigsHandler(t *testing.T) {
 		if w := ts.cluster.altered; len(w) != 1 || w[0].ID != id || w[0].Whole || w[0].ValidateOnly || !slices.Equal(w[0].Ops, want) {
 			t.Errorf("version %d: the controller was asked for %+v", v, w)
 		}
-		ts.cluster.answer = controller.TopicResult{Err: wire.InvalidConfig, Msg: "no"}
+		ts.cluster.answer = controller.TopicResult{Outcome: controller.Outcome{Err: wire.InvalidConfig, Msg: "no"}}
 		if got := ts.dial().ask(r).(*kmsg.IncrementalAlterConfigsResponse).Resources[0]; wire.Code(got.ErrorCode) != wire.InvalidConfig || *got.ErrorMessage != "no" {
 			t.Errorf("version %d: refused: %+v", v, got)
 		}

@@ -61,7 +61,7 @@ func TestAlterPartitionReassignmentsHandler(t *testing.T) {
 		if fmt.Sprint(ts.cluster.moves) != fmt.Sprint(want) || ts.cluster.resize != (v < 1) || got.AllowReplicationFactorChange != (v < 1) {
 			t.Errorf("version %d: the controller was asked for %v, resize %t; want %v", v, ts.cluster.moves, ts.cluster.resize, want)
 		}
-		ts.cluster.answer = controller.TopicResult{Err: wire.NoReassignmentInProgress, Msg: "none"}
+		ts.cluster.answer = controller.TopicResult{Outcome: controller.Outcome{Err: wire.NoReassignmentInProgress, Msg: "none"}}
 		if got := ask(); !strings.Contains(codes(got), "t-0 NO_REASSIGNMENT_IN_PROGRESS true") {
 			t.Errorf("version %d: refused: %s", v, codes(got))
 		}

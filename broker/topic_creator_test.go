@@ -190,7 +190,7 @@ func TestTopicCreatorBusy(t *testing.T) {
 
 // What fails is logged, not for ever, and may be asked for again.
 func TestTopicCreatorFails(t *testing.T) {
-	admin := &fakeAdmin{answer: controller.TopicResult{Err: wire.NotEnoughReplicas, Msg: "too few brokers"}}
+	admin := &fakeAdmin{answer: controller.TopicResult{Outcome: controller.Outcome{Err: wire.NotEnoughReplicas, Msg: "too few brokers"}}}
 	c, _, logs := testCreator(t, admin)
 	for range 100 {
 		_ = c.want("a")

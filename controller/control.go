@@ -289,6 +289,28 @@ func (n *Node) decide(ctx context.Context, req request) (reply, error) {
 	panic(fmt.Sprintf("BUG: no way to decide %T", req))
 }
 
+// callAndSee is call, and a wait until the local Image shows what was decided, within the same
+// time.
+func (n *Node) callAndSee(ctx context.Context, req request) (visible, error) {
+	ctx, cancel := n.bounded(ctx)
+	defer cancel()
+	rep, err := n.call(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	got := rep.(visible)
+	if err := n.machine.wait(ctx, got.visibleFrom()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return got, nil
+}
+
+// visible is the reply to what an Image shows.
+type visible interface {
+	reply
+	visibleFrom() uint64 // the index from which on Images do
+}
+
 // call gets a request decided, here or on whichever node leads, until ctx ends. It repeats
 // what was surely not done, and what may be done twice.
 func (n *Node) call(ctx context.Context, req request) (reply, error) {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,25 +28,17 @@ const (
 // ElectionResult is the outcome for one partition.
 type ElectionResult struct {
 	TP fsm.TopicPartition
-	// Err is wire.None on success; Msg says what is wrong otherwise.
-	Err wire.Code
-	Msg string
+	Outcome
 }
 
 // ElectLeaders has leaders elected by the controller and returns one result each, in order,
 // once the local Image shows them.
 func (n *Node) ElectLeaders(ctx context.Context, kind ElectionKind, tps []fsm.TopicPartition) ([]ElectionResult, error) {
-	ctx, cancel := n.bounded(ctx)
-	defer cancel()
-	rep, err := n.call(ctx, &electRequest{kind: kind, tps: tps})
+	rep, err := n.callAndSee(ctx, &electRequest{kind: kind, tps: tps})
 	if err != nil {
 		return nil, err
 	}
-	got := rep.(*electReply)
-	if err := n.machine.wait(ctx, got.index); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	return got.results, nil
+	return rep.(*electReply).results, nil
 }
 
 type electRequest struct {
@@ -69,12 +60,13 @@ type electReply struct {
 	results []ElectionResult
 }
 
+func (r *electReply) visibleFrom() uint64 { return r.index }
+
 func (r *electReply) code(c *codec.Coder) {
 	c.Uint64(&r.index)
 	codec.ArrayOf(c, &r.results, 48, func(c *codec.Coder, e *ElectionResult) {
 		codeTP(c, &e.TP)
-		c.Int16((*int16)(&e.Err))
-		c.String(&e.Msg)
+		e.Outcome.code(c)
 	})
 }
 
@@ -121,8 +113,7 @@ func (t *term) decideAsked(r *electRequest, asked *fsm.Image, answers []elect.An
 		rep.index = got.index
 		for j, result := range got.results {
 			for n, k := range result.Skipped {
-				res := &rep.results[at[k]]
-				res.Err, res.Msg = wire.LeaderNotAvailable, fmt.Sprintf("The partition changed while its leader was being elected (%v); try again.", result.Why[n])
+				rep.results[at[k]].Outcome = refuse(wire.LeaderNotAvailable, "The partition changed while its leader was being elected (%v); try again.", result.Why[n])
 			}
 			for k, c := range entry[j].(fsm.ChangeLeaders).Items {
 				if c.Recovering && !slices.Contains(result.Skipped, k) {
@@ -192,25 +183,25 @@ func choose(im *fsm.Image, kind ElectionKind, tp fsm.TopicPartition, ends []elec
 	res := ElectionResult{TP: tp}
 	p, ok := im.Partition(tp)
 	if !ok {
-		res.Err, res.Msg = wire.UnknownTopicOrPartition, "The partition does not exist."
+		res.Outcome = refuse(wire.UnknownTopicOrPartition, "The partition does not exist.")
 		return fsm.LeaderChange{}, res
 	}
 	if kind == UncleanElection {
 		c, choice := elect.Unclean(im, tp, p, ends)
 		switch choice {
 		case elect.NotNeeded:
-			res.Err, res.Msg = wire.ElectionNotNeeded, "The partition has a leader."
+			res.Outcome = refuse(wire.ElectionNotNeeded, "The partition has a leader.")
 		case elect.NobodyFit:
-			res.Err, res.Msg = wire.EligibleLeadersNotAvailable, "No replica of the partition is on a node that is up and says where its log ends."
+			res.Outcome = refuse(wire.EligibleLeadersNotAvailable, "No replica of the partition is on a node that is up and says where its log ends.")
 		}
 		return c, res
 	}
 	c, choice := elect.Preferred(im, tp, p)
 	switch choice {
 	case elect.NotNeeded:
-		res.Err, res.Msg = wire.ElectionNotNeeded, "The preferred leader leads the partition."
+		res.Outcome = refuse(wire.ElectionNotNeeded, "The preferred leader leads the partition.")
 	case elect.NobodyFit:
-		res.Err, res.Msg = wire.PreferredLeaderNotAvailable, fmt.Sprintf("The preferred leader, broker %d, is not in sync or not up.", p.Replicas[0])
+		res.Outcome = refuse(wire.PreferredLeaderNotAvailable, "The preferred leader, broker %d, is not in sync or not up.", p.Replicas[0])
 	}
 	return c, res
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // RemoveNode takes a node out of the cluster for good. It must host no replica, and not vote.
-func (n *Node) RemoveNode(ctx context.Context, id fsm.BrokerID) (MemberResult, error) {
+func (n *Node) RemoveNode(ctx context.Context, id fsm.BrokerID) (Outcome, error) {
 	return n.changeMember(ctx, &removeNodeRequest{id: id})
 }
 
@@ -28,7 +28,7 @@ func (t *term) removeNode(ctx context.Context, r *removeNodeRequest) (reply, err
 	}
 	defer done()
 	var name raft.ServerID
-	var res *MemberResult
+	var res *Outcome
 	err = t.do(ctx, func() (err error) {
 		name, res, err = t.commitRemoval(r)
 		return err
@@ -40,7 +40,7 @@ func (t *term) removeNode(ctx context.Context, r *removeNodeRequest) (reply, err
 }
 
 // commitRemoval commits that a node has left, on the loop: nothing is placed on it meanwhile.
-func (t *term) commitRemoval(r *removeNodeRequest) (raft.ServerID, *MemberResult, error) {
+func (t *term) commitRemoval(r *removeNodeRequest) (raft.ServerID, *Outcome, error) {
 	im, servers := t.n.Image(), t.n.servers()
 	folder, res := judgeRemoval(im, servers, r)
 	name := serverID(r.id, folder)
@@ -65,7 +65,7 @@ func (t *term) commitRemoval(r *removeNodeRequest) (raft.ServerID, *MemberResult
 }
 
 // judgeRemoval finds the folder of a node that is to leave, or the answer where it can not.
-func judgeRemoval(im *fsm.Image, servers []raft.Server, r *removeNodeRequest) (folder [16]byte, _ *MemberResult) {
+func judgeRemoval(im *fsm.Image, servers []raft.Server, r *removeNodeRequest) (folder [16]byte, _ *Outcome) {
 	folder, known := everKnown(im, servers)[r.id]
 	s, isServer := serverOf(servers, r.id)
 	replicas := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/weirmq/weir/wire"
 )
 
-func (tn *testNode) removeNode(id fsm.BrokerID) MemberResult {
+func (tn *testNode) removeNode(id fsm.BrokerID) Outcome {
 	tn.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()

@@ -274,6 +274,8 @@ type topicsReply struct {
 	results []TopicResult
 }
 
+func (r *topicsReply) visibleFrom() uint64 { return r.index }
+
 func (r *topicsReply) code(c *codec.Coder) {
 	c.Uint64(&r.index)
 	codec.ArrayOf(c, &r.results, 64, codeTopicResult)
@@ -377,8 +379,7 @@ func codeNewTopic(c *codec.Coder, t *NewTopic) {
 
 func codeTopicResult(c *codec.Coder, r *TopicResult) {
 	c.UUID((*[16]byte)(&r.ID))
-	c.Int16((*int16)(&r.Err))
-	c.String(&r.Msg)
+	r.Outcome.code(c)
 	c.Int32(&r.Partitions)
 	c.Int16(&r.RF)
 }

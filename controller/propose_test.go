@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -101,13 +102,13 @@ func TestCallsRoundTrip(t *testing.T) {
 		{opHeartbeat, &heartbeatRequest{id: 1, epoch: 2, applied: 3, ready: true}, &heartbeatReply{stale: true, fenced: true}},
 		{opPropose, &proposeRequest{entry: []byte("entry")}, &proposeReply{index: 1, results: []fsm.Result{{Epoch: 5}, {Err: fsm.StaleBlock}, {Skipped: []int{1, 300}, Why: []fsm.Refusal{fsm.NotLeader, fsm.UnknownTopic}},
 			{Items: []error{nil, fsm.UnknownMember}, Repeated: true}}}},
-		{opCreateTopics, &createTopicsRequest{topics: []NewTopic{{ID: fsm.TopicID{1}, Name: "t", Partitions: -1, RF: 3, Assignment: [][]fsm.BrokerID{{1, 2}}, Configs: [][2]string{{"a", "b"}}, ValidateOnly: true}, {Name: "u"}}}, &topicsReply{index: 1, results: []TopicResult{{ID: fsm.TopicID{1}, Err: 36, Msg: "m", Partitions: 1, RF: 2}}}},
+		{opCreateTopics, &createTopicsRequest{topics: []NewTopic{{ID: fsm.TopicID{1}, Name: "t", Partitions: -1, RF: 3, Assignment: [][]fsm.BrokerID{{1, 2}}, Configs: [][2]string{{"a", "b"}}, ValidateOnly: true}, {Name: "u"}}}, &topicsReply{index: 1, results: []TopicResult{{ID: fsm.TopicID{1}, Outcome: Outcome{Err: 36, Msg: "m"}, Partitions: 1, RF: 2}}}},
 		{opDeleteTopics, &deleteTopicsRequest{ids: []fsm.TopicID{{1}, {2}}}, &topicsReply{index: 1}},
 		{opStop, &stopRequest{id: 1, epoch: 2}, &indexReply{index: 1 << 40}},
 		{opRefused, &refusedRequest{id: 1}, &indexReply{}},
 		{opSync, &syncRequest{}, &indexReply{index: 9}},
 		{opReassign, &reassignRequest{moves: []Move{{TP: fsm.TopicPartition{Topic: fsm.TopicID{1}, Partition: 4}, To: []fsm.BrokerID{2, 3}}, {Cancel: true}}, resize: true},
-			&reassignReply{index: 7, results: []MoveResult{{Err: wire.NoReassignmentInProgress, Msg: "m"}, {}}}},
+			&reassignReply{index: 7, results: []Outcome{{Err: wire.NoReassignmentInProgress, Msg: "m"}, {}}}},
 		{opLogEnds, &logEndsRequest{id: 1, epoch: 2, index: 3, tps: []fsm.TopicPartition{{Topic: fsm.TopicID{1}, Partition: 4}}},
 			&logEndsReply{answers: []elect.Answer{{TP: fsm.TopicPartition{Topic: fsm.TopicID{1}, Partition: 4}, End: elect.LogEnd{Broker: 1, Epoch: -1, End: 5, Damaged: true}, Epoch: 2}}}},
 	} {
@@ -122,6 +123,20 @@ func TestCallsRoundTrip(t *testing.T) {
 			if want, got := fmt.Sprintf("%+v", pair[0]), fmt.Sprintf("%+v", pair[1]); normal(got) != normal(want) {
 				t.Errorf("op %d: %s came back as %s", tc.op, want, got)
 			}
+		}
+	}
+}
+
+// TestLongTextsFit: what was asked for is quoted, whatever its length, and the answer goes to
+// another node.
+func TestLongTextsFit(t *testing.T) {
+	for name, o := range map[string]Outcome{
+		"replicas": moveRefused(&elect.InvalidTargetError{Target: make([]fsm.BrokerID, 100_000), Reason: "no"}),
+		"a config": failed(wire.InvalidConfig, "%q", strings.Repeat("\x01", 30_000)).Outcome,
+	} {
+		var got reassignReply
+		if err := decodeBody(encodeBody(&reassignReply{results: []Outcome{o}}), &got); err != nil || got.results[0] != o || o.Msg == "" {
+			t.Errorf("%s: %.100q came back as %+.100v: %v", name, o.Msg, got.results, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -22,28 +21,15 @@ type Move struct {
 	Cancel bool
 }
 
-// MoveResult is the outcome for one partition.
-type MoveResult struct {
-	// Err is wire.None on success; Msg says what is wrong otherwise.
-	Err wire.Code
-	Msg string
-}
-
 // Reassign has moves of replicas begun or cancelled by the controller and returns one result
 // each, in order, once the local Image shows them. A move that has begun ends by itself.
 // Unless resize is set, none may change how many replicas there are.
-func (n *Node) Reassign(ctx context.Context, moves []Move, resize bool) ([]MoveResult, error) {
-	ctx, cancel := n.bounded(ctx)
-	defer cancel()
-	rep, err := n.call(ctx, &reassignRequest{moves: moves, resize: resize})
+func (n *Node) Reassign(ctx context.Context, moves []Move, resize bool) ([]Outcome, error) {
+	rep, err := n.callAndSee(ctx, &reassignRequest{moves: moves, resize: resize})
 	if err != nil {
 		return nil, err
 	}
-	got := rep.(*reassignReply)
-	if err := n.machine.wait(ctx, got.index); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	return got.results, nil
+	return rep.(*reassignReply).results, nil
 }
 
 type reassignRequest struct {
@@ -70,15 +56,14 @@ func (r *reassignRequest) code(c *codec.Coder) {
 
 type reassignReply struct {
 	index   uint64
-	results []MoveResult
+	results []Outcome
 }
+
+func (r *reassignReply) visibleFrom() uint64 { return r.index }
 
 func (r *reassignReply) code(c *codec.Coder) {
 	c.Uint64(&r.index)
-	codec.ArrayOf(c, &r.results, 24, func(c *codec.Coder, m *MoveResult) {
-		c.Int16((*int16)(&m.Err))
-		c.String(&m.Msg)
-	})
+	codec.ArrayOf(c, &r.results, 24, func(c *codec.Coder, o *Outcome) { o.code(c) })
 }
 
 // movesPerTurn is how many moves the loop decides before it looks at heartbeats again.
@@ -87,7 +72,7 @@ const movesPerTurn = 1024
 // reassign decides and commits moves, some at a time. Apply's guards catch what changes
 // meanwhile: such a partition is decided anew.
 func (t *term) reassign(ctx context.Context, r *reassignRequest) (reply, error) {
-	rep := &reassignReply{index: t.n.Image().Index(), results: make([]MoveResult, len(r.moves))}
+	rep := &reassignReply{index: t.n.Image().Index(), results: make([]Outcome, len(r.moves))}
 	for from := 0; from < len(r.moves); from += movesPerTurn {
 		todo := make([]int, 0, movesPerTurn)
 		for i := from; i < min(from+movesPerTurn, len(r.moves)); i++ {
@@ -103,7 +88,7 @@ func (t *term) reassign(ctx context.Context, r *reassignRequest) (reply, error) 
 			}
 		}
 		for _, i := range todo {
-			rep.results[i] = MoveResult{wire.RequestTimedOut, "The partition is changing all the time; try again."}
+			rep.results[i] = refuse(wire.RequestTimedOut, "The partition is changing all the time; try again.")
 		}
 	}
 	return rep, nil
@@ -173,7 +158,7 @@ func packReplicaChanges(items []fsm.ReplicaChange) []fsm.ChangeReplicas {
 }
 
 // planMove decides one move by im.
-func planMove(im *fsm.Image, m Move, resize bool) (fsm.ReplicaChange, MoveResult) {
+func planMove(im *fsm.Image, m Move, resize bool) (fsm.ReplicaChange, Outcome) {
 	var target []fsm.BrokerID // nil cancels
 	if !m.Cancel {
 		target = append([]fsm.BrokerID{}, m.To...)
@@ -187,26 +172,26 @@ func planMove(im *fsm.Image, m Move, resize bool) (fsm.ReplicaChange, MoveResult
 	if err != nil {
 		return fsm.ReplicaChange{}, moveRefused(err)
 	}
-	return c, MoveResult{}
+	return c, Outcome{}
 }
 
 // moveRefused says why a move can not begin, or end.
-func moveRefused(err error) MoveResult {
+func moveRefused(err error) Outcome {
 	var factor *elect.FactorError
 	var target *elect.InvalidTargetError
 	switch {
 	case errors.Is(err, fsm.UnknownTopic), errors.Is(err, fsm.UnknownPartition):
-		return MoveResult{wire.UnknownTopicOrPartition, "This server does not host this topic-partition."}
+		return refuse(wire.UnknownTopicOrPartition, "This server does not host this topic-partition.")
 	case errors.As(err, &factor):
-		return MoveResult{wire.InvalidReplicationFactor, fmt.Sprintf("The replication factor is changed from %d to %d.", factor.Is, factor.Wanted)}
+		return refuse(wire.InvalidReplicationFactor, "The replication factor is changed from %d to %d.", factor.Is, factor.Wanted)
 	case errors.As(err, &target):
-		return MoveResult{wire.InvalidReplicaAssignment, fmt.Sprintf("The assignment %v is not possible: %s.", target.Target, target.Reason)}
+		return refuse(wire.InvalidReplicaAssignment, "The assignment %v is not possible: %s.", target.Target, target.Reason)
 	case errors.Is(err, elect.ErrNoReassignment):
-		return MoveResult{wire.NoReassignmentInProgress, "No reassignment of the partition is in progress."}
+		return refuse(wire.NoReassignmentInProgress, "No reassignment of the partition is in progress.")
 	case errors.Is(err, fsm.ReplicaNeeded):
-		return MoveResult{wire.ReassignmentInProgress, "A replica that would leave is in sync and may hold what the disks of the others lack yet; try again in some seconds."}
+		return refuse(wire.ReassignmentInProgress, "A replica that would leave is in sync and may hold what the disks of the others lack yet; try again in some seconds.")
 	}
-	return MoveResult{wire.InvalidReplicaAssignment, fmt.Sprintf("The assignment is not possible now: %v.", err)}
+	return refuse(wire.InvalidReplicaAssignment, "The assignment is not possible now: %v.", err)
 }
 
 // finishMoves ends the moves whose new replicas are in sync, as far as something has changed

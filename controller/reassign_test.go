@@ -111,7 +111,7 @@ func TestReassignMany(t *testing.T) {
 		moves = append(moves, Move{TP: fsm.TopicPartition{Topic: made[0].ID, Partition: i}, To: []fsm.BrokerID{3, 1}})
 	}
 	res, err := at.node.Reassign(context.Background(), moves, false)
-	if err != nil || slices.ContainsFunc(res, func(r MoveResult) bool { return r.Err != wire.None }) {
+	if err != nil || slices.ContainsFunc(res, func(r Outcome) bool { return r.Err != wire.None }) {
 		t.Fatal(err, res)
 	}
 	moving := 0

@@ -37,9 +37,7 @@ type NewTopic struct {
 // TopicResult is the outcome for one topic of a request.
 type TopicResult struct {
 	ID fsm.TopicID
-	// Err is wire.None on success; Msg says what is wrong otherwise.
-	Err wire.Code
-	Msg string
+	Outcome
 	// Partitions and RF are what the topic got.
 	Partitions int32
 	RF         int16
@@ -82,17 +80,11 @@ func (n *Node) DeleteTopics(ctx context.Context, ids []fsm.TopicID) ([]TopicResu
 }
 
 func (n *Node) changeTopics(ctx context.Context, req request) ([]TopicResult, error) {
-	ctx, cancel := n.bounded(ctx)
-	defer cancel()
-	rep, err := n.call(ctx, req)
+	rep, err := n.callAndSee(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	got := rep.(*topicsReply)
-	if err := n.machine.wait(ctx, got.index); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	return got.results, nil
+	return rep.(*topicsReply).results, nil
 }
 
 // newTopicID draws a random topic id whose text form does not begin with a dash, which
@@ -115,7 +107,7 @@ func newUUID() (id [16]byte) {
 }
 
 func failed(code wire.Code, format string, args ...any) TopicResult {
-	return TopicResult{Err: code, Msg: wire.ErrorText(fmt.Sprintf(format, args...)), Partitions: -1, RF: -1}
+	return TopicResult{Outcome: refuse(code, format, args...), Partitions: -1, RF: -1}
 }
 
 // createTopics checks, places and creates each topic. It runs on the caller's goroutine: it

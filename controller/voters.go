@@ -35,16 +35,9 @@ const (
 	steadyPause = 50 * time.Millisecond
 )
 
-// MemberResult is the controller's answer to a change of who is a member, or votes.
-type MemberResult struct {
-	// Err is wire.None on success; Msg says what is wrong otherwise.
-	Err wire.Code
-	Msg string
-}
-
 // AddVoter gives a node of the cluster a vote, once it has kept up for a while; ctx bounds the
 // wait. A folder of zeros stands for whichever the node has.
-func (n *Node) AddVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (MemberResult, error) {
+func (n *Node) AddVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (Outcome, error) {
 	ctx, cancel := n.bounded(ctx)
 	defer cancel()
 	until, _ := ctx.Deadline()
@@ -53,24 +46,25 @@ func (n *Node) AddVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (
 }
 
 // RemoveVoter takes a node's vote. It stays a node of the cluster.
-func (n *Node) RemoveVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (MemberResult, error) {
+func (n *Node) RemoveVoter(ctx context.Context, id fsm.BrokerID, folder [16]byte) (Outcome, error) {
 	return n.changeMember(ctx, &removeVoterRequest{voter{id: id, folder: folder}})
 }
 
-func (n *Node) changeMember(ctx context.Context, req request) (MemberResult, error) {
+func (n *Node) changeMember(ctx context.Context, req request) (Outcome, error) {
 	rep, err := n.call(ctx, req)
 	if err != nil {
-		return MemberResult{}, err
+		return Outcome{}, err
 	}
-	return rep.(*memberReply).MemberResult, nil
+	return rep.(*memberReply).Outcome, nil
 }
 
-func memberError(code wire.Code, format string, args ...any) *MemberResult {
-	return &MemberResult{code, fmt.Sprintf(format, args...)}
+func memberError(code wire.Code, format string, args ...any) *Outcome {
+	o := refuse(code, format, args...)
+	return &o
 }
 
 // judgeAdd finds the server that is to be given a vote, or the answer where nothing is to be done.
-func judgeAdd(im *fsm.Image, servers []raft.Server, v voter) (raft.Server, *MemberResult) {
+func judgeAdd(im *fsm.Image, servers []raft.Server, v voter) (raft.Server, *Outcome) {
 	s, ok := serverOf(servers, v.id)
 	_, folder, _ := parseServerID(s.ID)
 	switch {
@@ -81,7 +75,7 @@ func judgeAdd(im *fsm.Image, servers []raft.Server, v voter) (raft.Server, *Memb
 	case !v.is(folder):
 		return s, memberError(wire.InvalidVoterKey, "node %d has another data folder (its directory id is %x)", v.id, folder)
 	case s.Suffrage == raft.Voter && v.again:
-		return s, &MemberResult{}
+		return s, &Outcome{}
 	case s.Suffrage == raft.Voter:
 		return s, memberError(wire.DuplicateVoter, "node %d votes already", v.id)
 	}
@@ -89,7 +83,7 @@ func judgeAdd(im *fsm.Image, servers []raft.Server, v voter) (raft.Server, *Memb
 }
 
 // judgeRemove finds the server whose vote is to be taken, or the answer where that must not be.
-func judgeRemove(servers []raft.Server, alive func(raft.ServerID) bool, v voter) (raft.Server, *MemberResult) {
+func judgeRemove(servers []raft.Server, alive func(raft.ServerID) bool, v voter) (raft.Server, *Outcome) {
 	s, ok := serverOf(servers, v.id)
 	_, folder, _ := parseServerID(s.ID)
 	votes := ok && s.Suffrage == raft.Voter && v.is(folder)
@@ -104,7 +98,7 @@ func judgeRemove(servers []raft.Server, alive func(raft.ServerID) bool, v voter)
 	}
 	switch {
 	case !votes && v.again && ok:
-		return s, &MemberResult{}
+		return s, &Outcome{}
 	case !votes:
 		return s, memberError(wire.VoterNotFound, "node %d, with that data folder, does not vote", v.id)
 	case left == 0:
@@ -140,7 +134,7 @@ func (t *term) addVoter(ctx context.Context, r *addVoterRequest) (reply, error) 
 }
 
 // memberAnswer is the answer to a change that was made, or refused, or failed.
-func memberAnswer(res *MemberResult, err error) (reply, error) {
+func memberAnswer(res *Outcome, err error) (reply, error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -152,7 +146,7 @@ func memberAnswer(res *MemberResult, err error) (reply, error) {
 
 // awaitSteady returns nil once a node has kept up for as long as one that votes must have, and
 // answers what was sent after this was asked: who died a moment ago still looks well.
-func (t *term) awaitSteady(ctx context.Context, name raft.ServerID, id fsm.BrokerID, patience time.Duration) *MemberResult {
+func (t *term) awaitSteady(ctx context.Context, name raft.ServerID, id fsm.BrokerID, patience time.Duration) *Outcome {
 	began, raftTerm := time.Now(), t.n.raft.CurrentTerm()
 	for {
 		steady, lag, heard := t.n.transport.heard.steadiness(name, raftTerm, t.n.transport.pusher.known(), time.Now())
@@ -178,7 +172,7 @@ func (t *term) removeVoter(ctx context.Context, r *removeVoterRequest) (reply, e
 		return nil, err
 	}
 	defer done()
-	var res *MemberResult
+	var res *Outcome
 	var s raft.Server
 	err = t.n.changeServers(ctx, fmt.Sprintf("take the vote of node %d", r.voter.id), func(servers []raft.Server) (serverChange, error) {
 		if s, res = judgeRemove(servers, t.alive, r.voter); res != nil {
@@ -273,9 +267,4 @@ func (r *removeVoterRequest) renewed() request {
 	return &next
 }
 
-type memberReply struct{ MemberResult }
-
-func (r *memberReply) code(c *codec.Coder) {
-	c.Int16((*int16)(&r.Err))
-	c.String(&r.Msg)
-}
+type memberReply struct{ Outcome }

@@ -86,7 +86,7 @@ func TestJudgeVotes(t *testing.T) {
 }
 
 // judged compares a judgement; a code of -1 stands for "go on".
-func judged(t *testing.T, s raft.Server, got *MemberResult, id fsm.BrokerID, want wire.Code, say string) {
+func judged(t *testing.T, s raft.Server, got *Outcome, id fsm.BrokerID, want wire.Code, say string) {
 	t.Helper()
 	if want == -1 {
 		if is, _, _ := parseServerID(s.ID); got != nil || is != id {
@@ -117,7 +117,7 @@ func votingCluster(t *testing.T, first, more int) *testCluster {
 }
 
 // mustChange asks for a change until it is made, or refused for a reason that does not pass.
-func mustChange(t *testing.T, what string, change func(context.Context) (MemberResult, error)) {
+func mustChange(t *testing.T, what string, change func(context.Context) (Outcome, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
@@ -128,14 +128,14 @@ func mustChange(t *testing.T, what string, change func(context.Context) (MemberR
 
 func (tn *testNode) addVoter(id fsm.BrokerID) {
 	tn.t.Helper()
-	mustChange(tn.t, fmt.Sprintf("give node %d a vote", id), func(ctx context.Context) (MemberResult, error) {
+	mustChange(tn.t, fmt.Sprintf("give node %d a vote", id), func(ctx context.Context) (Outcome, error) {
 		return tn.node.AddVoter(ctx, id, [16]byte{})
 	})
 }
 
 func (tn *testNode) removeVoter(id fsm.BrokerID) {
 	tn.t.Helper()
-	mustChange(tn.t, fmt.Sprintf("take the vote of node %d", id), func(ctx context.Context) (MemberResult, error) {
+	mustChange(tn.t, fmt.Sprintf("take the vote of node %d", id), func(ctx context.Context) (Outcome, error) {
 		return tn.node.RemoveVoter(ctx, id, [16]byte{})
 	})
 }

@@ -18,9 +18,6 @@ type InvalidTargetError struct {
 }
 
 func (e *InvalidTargetError) Error() string {
-	if most := 10; len(e.Target) > most {
-		return fmt.Sprintf("replicas %v… (%d of them): %s", e.Target[:most], len(e.Target), e.Reason)
-	}
 	return fmt.Sprintf("replicas %v: %s", e.Target, e.Reason)
 }
 
