@@ -130,10 +130,8 @@ func (e *Env) groupDelete(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if !c.Bool("yes") {
-		if err := e.confirm("Delete " + strings.Join(names, ", ") + " and all its committed offsets?"); err != nil {
-			return err
-		}
+	if err := e.confirm(c, "Delete "+strings.Join(names, ", ")+" and all its committed offsets?"); err != nil {
+		return err
 	}
 	ctx, adm, done, err := e.groups(c)
 	if err != nil {
@@ -217,10 +215,8 @@ func (e *Env) groupOffsetDelete(c *cli.Context) error {
 	if len(chosen) == 0 {
 		return usagef("group offset-delete needs -t TOPIC; to forget the whole group use weir group delete")
 	}
-	if !c.Bool("yes") {
-		if err := e.confirm("Forget these committed offsets of " + group + "?"); err != nil {
-			return err
-		}
+	if err := e.confirm(c, "Forget these committed offsets of "+group+"?"); err != nil {
+		return err
 	}
 	ctx, adm, done, err := e.groups(c)
 	if err != nil {

@@ -60,13 +60,14 @@ func (e *Env) partitionMove(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cl, adm, done, err := e.mover(c)
+	if err := checkOutput(c); err != nil {
+		return err
+	}
+	ctx, cl, adm, done, err := e.adminClient(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
-	defer cancel()
 	m, err := adm.Metadata(ctx)
 	if err != nil {
 		return explain("move partitions", brokersOf(c), err)
@@ -88,18 +89,6 @@ func (e *Env) partitionMove(c *cli.Context) error {
 		return err
 	}
 	return e.moved(c, "move partitions", rows)
-}
-
-// mover connects for verbs of which each call, but not the whole, has to end in time.
-func (e *Env) mover(c *cli.Context) (*kgo.Client, *kadm.Client, func(), error) {
-	if err := checkOutput(c); err != nil {
-		return nil, nil, nil, err
-	}
-	cl, err := e.connect(c, kgo.RetryTimeout(c.Duration("timeout")))
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return cl, kadm.NewClient(cl), cl.Close, nil
 }
 
 // moved prints the rows and returns an error if any failed: the failure itself where there is one, a count otherwise.
@@ -292,7 +281,7 @@ func alterAssignments(ctx context.Context, cl *kgo.Client, c *cli.Context, rows 
 		}
 		resp, err := req.RequestWith(ctx, cl)
 		if err == nil {
-			err = withMessage(kerr.ErrorForCode(resp.ErrorCode), words(resp.ErrorMessage))
+			err = verdict(resp.ErrorCode, resp.ErrorMessage)
 		}
 		if err != nil {
 			return err
@@ -330,12 +319,4 @@ func codeName(err error) string {
 		return ke.Message
 	}
 	return err.Error()
-}
-
-// words are a broker's own for an error, if it has any.
-func words(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/urfave/cli/v2"
@@ -35,13 +34,14 @@ func (e *Env) partitionStatus(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cl, adm, done, err := e.mover(c)
+	if err := checkOutput(c); err != nil {
+		return err
+	}
+	ctx, cl, adm, done, err := e.adminClient(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
-	defer cancel()
 	rows, err := ongoing(ctx, cl, adm, chosen)
 	if err != nil {
 		return explain("see what is on the move", brokersOf(c), err)
@@ -94,7 +94,7 @@ func listMoves(ctx context.Context, cl *kgo.Client, chosen topicChoice) ([]ongoi
 	req := kmsg.NewPtrListPartitionReassignmentsRequest() // kadm cannot ask for all
 	resp, err := req.RequestWith(ctx, cl)
 	if err == nil {
-		err = withMessage(kerr.ErrorForCode(resp.ErrorCode), words(resp.ErrorMessage))
+		err = verdict(resp.ErrorCode, resp.ErrorMessage)
 	}
 	if err != nil {
 		return nil, err
@@ -158,13 +158,14 @@ func (e *Env) partitionCancel(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cl, adm, done, err := e.mover(c)
+	if err := checkOutput(c); err != nil {
+		return err
+	}
+	ctx, cl, adm, done, err := e.adminClient(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
-	defer cancel()
 	const what = "cancel moves"
 	moves, err := listMoves(ctx, cl, chosen)
 	if err != nil {

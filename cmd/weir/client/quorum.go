@@ -135,15 +135,6 @@ func (m *member) rows() ([]quorumRow, error) {
 	return rows, nil
 }
 
-// verdict is the error of an answer, with its words.
-func verdict(code int16, words *string) error {
-	err := kerr.ErrorForCode(code)
-	if err == nil || words == nil {
-		return err
-	}
-	return withMessage(err, *words)
-}
-
 func (e *Env) quorumShow(c *cli.Context) error {
 	return e.withQuorum(c, "describe the quorum", func(m *member) error {
 		rows, err := m.rows()
@@ -175,7 +166,18 @@ func (m *member) print(rows []quorumRow) error {
 	if err := t.print(m.c, m.e.Stdout); err != nil {
 		return err
 	}
-	voters, alive := 0, 0
+	voters, alive := votersOf(rows)
+	if voters%2 == 0 {
+		fmt.Fprintf(m.e.Stderr, "warning: %d nodes vote, of which %d may fail: %d would do the same; give another node a vote or take one\n", voters, (voters-1)/2, voters-1)
+	}
+	if spare := alive - voters/2 - 1; voters > 1 && spare == 0 {
+		fmt.Fprintf(m.e.Stderr, "warning: if one more of the %d nodes that vote fails, the cluster can decide nothing\n", voters)
+	}
+	return nil
+}
+
+// votersOf counts who votes, and who of them is alive.
+func votersOf(rows []quorumRow) (voters, alive int) {
 	for _, r := range rows {
 		if r.Votes {
 			voters++
@@ -184,13 +186,17 @@ func (m *member) print(rows []quorumRow) error {
 			}
 		}
 	}
-	if voters%2 == 0 {
-		fmt.Fprintf(m.e.Stderr, "warning: %d nodes vote, of which %d may fail: %d would do the same; give another node a vote or take one\n", voters, (voters-1)/2, voters-1)
+	return voters, alive
+}
+
+// look asks for the quorum, and finds a node in it.
+func (m *member) look(id int32) ([]quorumRow, quorumRow, error) {
+	rows, err := m.rows()
+	if err != nil {
+		return nil, quorumRow{}, err
 	}
-	if spare := alive - voters/2 - 1; voters > 1 && spare == 0 {
-		fmt.Fprintf(m.e.Stderr, "warning: if one more of the %d nodes that vote fails, the cluster can decide nothing\n", voters)
-	}
-	return nil
+	r, err := m.find(rows, id)
+	return rows, r, err
 }
 
 // find is the row of a node.
@@ -202,6 +208,15 @@ func (m *member) find(rows []quorumRow, id int32) (quorumRow, error) {
 	return rows[i], nil
 }
 
+// done explains the error of a change, or says what was changed.
+func (m *member) done(err error, format string, args ...any) error {
+	if err != nil {
+		return explain(m.what, brokersOf(m.c), err)
+	}
+	fmt.Fprintf(m.e.Stderr, format, args...)
+	return nil
+}
+
 // give has a node vote.
 func (m *member) give(r quorumRow) error {
 	req := kmsg.NewPtrAddRaftVoterRequest()
@@ -210,11 +225,7 @@ func (m *member) give(r quorumRow) error {
 	if err == nil {
 		err = verdict(resp.ErrorCode, resp.ErrorMessage)
 	}
-	if err != nil {
-		return explain(m.what, brokersOf(m.c), err)
-	}
-	fmt.Fprintf(m.e.Stderr, "node %d votes\n", r.Node)
-	return nil
+	return m.done(err, "node %d votes\n", r.Node)
 }
 
 // take has a node vote no more.
@@ -225,11 +236,7 @@ func (m *member) take(r quorumRow) error {
 	if err == nil {
 		err = verdict(resp.ErrorCode, resp.ErrorMessage)
 	}
-	if err != nil {
-		return explain(m.what, brokersOf(m.c), err)
-	}
-	fmt.Fprintf(m.e.Stderr, "node %d votes no more\n", r.Node)
-	return nil
+	return m.done(err, "node %d votes no more\n", r.Node)
 }
 
 // shown ends a verb with the quorum as it is then.
@@ -243,11 +250,7 @@ func (m *member) shown() error {
 
 func (e *Env) quorumAdd(c *cli.Context) error {
 	return e.withNode(c, "give a vote to node", "weir cluster quorum add NODE", func(m *member, id int32) error {
-		rows, err := m.rows()
-		if err != nil {
-			return err
-		}
-		r, err := m.find(rows, id)
+		_, r, err := m.look(id)
 		if err == nil {
 			err = m.give(r)
 		}
@@ -260,21 +263,12 @@ func (e *Env) quorumAdd(c *cli.Context) error {
 
 func (e *Env) quorumRemove(c *cli.Context) error {
 	return e.withNode(c, "take the vote of node", "weir cluster quorum remove NODE", func(m *member, id int32) error {
-		rows, err := m.rows()
+		rows, r, err := m.look(id)
 		if err != nil {
 			return err
 		}
-		r, err := m.find(rows, id)
-		if err != nil {
-			return err
-		}
-		voters := 0
-		for _, r := range rows {
-			if r.Votes {
-				voters++
-			}
-		}
-		if err := m.confirm(fmt.Sprintf("Take the vote of node %d? %d of %d nodes that vote are left, of which %d may fail.", id, voters-1, voters, max(0, voters-2)/2)); err != nil {
+		voters, _ := votersOf(rows)
+		if err := m.e.confirm(m.c, fmt.Sprintf("Take the vote of node %d? %d of %d nodes that vote are left, of which %d may fail.", id, voters-1, voters, max(0, voters-2)/2)); err != nil {
 			return err
 		}
 		if err := m.take(r); err != nil {
@@ -286,11 +280,7 @@ func (e *Env) quorumRemove(c *cli.Context) error {
 
 func (e *Env) quorumReplace(c *cli.Context) error {
 	return e.withNode(c, "replace node", "weir cluster quorum replace NODE --with NODE", func(m *member, id int32) error {
-		rows, err := m.rows()
-		if err != nil {
-			return err
-		}
-		out, err := m.find(rows, id)
+		rows, out, err := m.look(id)
 		if err != nil {
 			return err
 		}
@@ -298,7 +288,7 @@ func (e *Env) quorumReplace(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := m.confirm(fmt.Sprintf("Take the vote of node %d and give one to node %d?", out.Node, in.Node)); err != nil {
+		if err := m.e.confirm(m.c, fmt.Sprintf("Take the vote of node %d and give one to node %d?", out.Node, in.Node)); err != nil {
 			return err
 		}
 		return m.replace(out, in)
@@ -355,11 +345,7 @@ func (m *member) ready(id int32) error {
 	var since time.Time
 	until := time.Now().Add(m.c.Duration("wait"))
 	for {
-		rows, err := m.rows()
-		if err != nil {
-			return err
-		}
-		r, err := m.find(rows, id)
+		_, r, err := m.look(id)
 		if err != nil {
 			return err
 		}
@@ -385,7 +371,7 @@ func (m *member) ready(id int32) error {
 
 func (e *Env) clusterRemove(c *cli.Context) error {
 	return e.withNode(c, "remove node", "weir cluster remove NODE", func(m *member, id int32) error {
-		if err := m.confirm(fmt.Sprintf("Remove node %d for good? Its id and its data folder do not come back.", id)); err != nil {
+		if err := m.e.confirm(m.c, fmt.Sprintf("Remove node %d for good? Its id and its data folder do not come back.", id)); err != nil {
 			return err
 		}
 		req := kmsg.NewPtrUnregisterBrokerRequest()
@@ -394,18 +380,6 @@ func (e *Env) clusterRemove(c *cli.Context) error {
 		if err == nil {
 			err = verdict(resp.ErrorCode, resp.ErrorMessage)
 		}
-		if err != nil {
-			return explain(m.what, brokersOf(c), err)
-		}
-		fmt.Fprintf(e.Stderr, "node %d is removed\n", id)
-		return nil
+		return m.done(err, "node %d is removed\n", id)
 	})
-}
-
-// confirm asks before a change, unless --yes was given.
-func (m *member) confirm(question string) error {
-	if m.c.Bool("yes") {
-		return nil
-	}
-	return m.e.confirm(question)
 }

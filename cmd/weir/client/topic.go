@@ -138,15 +138,26 @@ func withMessage(err error, words string) error {
 	return &kerr.Error{Message: ke.Message, Code: ke.Code, Retriable: ke.Retriable, Description: words}
 }
 
+// words are a broker's own for an error, if it has any.
+func words(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// verdict is the error of an answer, with the broker's words.
+func verdict(code int16, said *string) error {
+	return withMessage(kerr.ErrorForCode(code), words(said))
+}
+
 func (e *Env) topicDelete(c *cli.Context) error {
 	names := c.Args().Slice()
 	if len(names) == 0 {
 		return usagef("topic delete needs a name: weir topic delete TOPIC…")
 	}
-	if !c.Bool("yes") {
-		if err := e.confirm("Delete " + strings.Join(names, ", ") + " and all records in it?"); err != nil {
-			return err
-		}
+	if err := e.confirm(c, "Delete "+strings.Join(names, ", ")+" and all records in it?"); err != nil {
+		return err
 	}
 	ctx, adm, done, err := e.admin(c)
 	if err != nil {
@@ -170,8 +181,11 @@ func (e *Env) topicDelete(c *cli.Context) error {
 	return e.statuses(c, "delete topics", list, first)
 }
 
-// confirm asks on a terminal and refuses elsewhere.
-func (e *Env) confirm(question string) error {
+// confirm asks on a terminal, unless --yes was given, and refuses elsewhere.
+func (e *Env) confirm(c *cli.Context, question string) error {
+	if c.Bool("yes") {
+		return nil
+	}
 	in, ok := e.Stdin.(*os.File)
 	if !ok || !isatty.IsTerminal(in.Fd()) {
 		return usagef("there is no terminal to ask on whether this is meant; add --yes to go on")

@@ -174,11 +174,8 @@ func (e *Env) topicGrow(c *cli.Context) error {
 	}
 	r := resp.Topics[0]
 	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-		words := ""
-		if r.ErrorMessage != nil {
-			words = *r.ErrorMessage
-		}
-		return e.statuses(c, what, []topicStatus{{Name: name, Status: message(err, words), Error: err.Error()}}, withMessage(err, words))
+		said := words(r.ErrorMessage)
+		return e.statuses(c, what, []topicStatus{{Name: name, Status: message(err, said), Error: err.Error()}}, withMessage(err, said))
 	}
 	return e.statuses(c, what, []topicStatus{s}, nil)
 }

@@ -177,10 +177,8 @@ func (e *Env) topicTrim(c *cli.Context) error {
 		records += r.Records
 	}
 	if answer.Executed && records > 0 {
-		if !c.Bool("yes") {
-			if err := e.confirm(fmt.Sprintf("Delete %d records of %s for good?", records, name)); err != nil {
-				return err
-			}
+		if err := e.confirm(c, fmt.Sprintf("Delete %d records of %s for good?", records, name)); err != nil {
+			return err
 		}
 		if err := executeTrim(ctx, adm, &answer); err != nil {
 			return explain("trim topic "+name, brokersOf(c), err)
