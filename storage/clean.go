@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -294,18 +293,15 @@ func (c *pass) each(s *segment, f func(batch.Batch) error) error {
 		next, pos, have = b.End(), pos+int64(len(b)), rest
 	}
 	if next != end {
-		return c.l.rotten(s, pos, next, fmt.Sprintf("the segment ends with offset %d and not %d", next, end))
+		return c.l.rotten(s, pos, next, endsEarly(next, end))
 	}
 	return nil
 }
 
 // prove checks a batch where next comes next.
 func (c *pass) prove(b batch.Batch, next, end batch.Offset) error {
-	if b.Base() != next || b.End() > end {
-		return &batch.CorruptError{Base: b.Base(), Msg: fmt.Sprintf("a batch from %d to %d where %d comes next and %d is the end", b.Base(), b.Last(), next, end)}
-	}
-	if e := c.epochs.at(next); e != batch.NoEpoch && e != b.Epoch() {
-		return &batch.CorruptError{Base: b.Base(), Msg: fmt.Sprintf("epoch %d where the log had %d", b.Epoch(), e)}
+	if wrong := misfit(b, next, end, c.epochs); wrong != "" {
+		return &batch.CorruptError{Base: b.Base(), Msg: wrong}
 	}
 	return b.CheckCRC()
 }
@@ -376,25 +372,14 @@ func (c *pass) spend(n int64) error {
 
 // runCleaner compacts logs.
 func (d *Dir) runCleaner() {
-	defer d.done.Done()
-	t := time.NewTimer(min(d.o.CleanerBackoff, cleanFirst))
-	defer t.Stop()
-	for {
-		select {
-		case <-d.stop:
-			return
-		case <-t.C:
-		}
-		for more := true; more && !d.stopping(); {
+	d.again(min(d.o.CleanerBackoff, cleanFirst), func() time.Duration {
+		for more := true; more && !d.stopping() && d.offline.Load() == nil; {
 			var err error
 			more, err = d.Clean()
-			if d.offline.Load() != nil {
-				return
-			}
-			if err != nil {
+			if err != nil && d.offline.Load() == nil {
 				d.o.Logger.Warn("a log cannot be compacted; it is tried again", "folder", d.path, "error", err)
 			}
 		}
-		t.Reset(d.o.CleanerBackoff)
-	}
+		return d.o.CleanerBackoff
+	})
 }

@@ -138,19 +138,33 @@ func (p *proof) peek() (spot, error) {
 	h, n, err := p.sc.head()
 	switch {
 	case errors.Is(err, io.EOF) && p.next != p.end:
-		return spot{}, &badBatch{p.sc.pos, fmt.Sprintf("the segment ends with offset %d and not %d", p.next, p.end)}
+		return spot{}, &badBatch{p.sc.pos, endsEarly(p.next, p.end)}
 	case err != nil:
 		return spot{}, err
-	case h.Base() != p.next:
-		return spot{}, &badBatch{p.sc.pos, fmt.Sprintf("the batch begins at offset %d, not %d", h.Base(), p.next)}
-	case h.End() > p.end:
-		return spot{}, &badBatch{p.sc.pos, fmt.Sprintf("the batch ends at %d and the segment at %d", h.End(), p.end)}
 	}
-	if e := p.epochs.at(p.next); e != batch.NoEpoch && e != h.Epoch() {
-		return spot{}, &badBatch{p.sc.pos, fmt.Sprintf("epoch %d where the log had %d", h.Epoch(), e)}
+	if wrong := misfit(h, p.next, p.end, p.epochs); wrong != "" {
+		return spot{}, &badBatch{p.sc.pos, wrong}
 	}
 	p.head, p.size, p.crc, p.pass = h, n, h.CRC(), h.End()
 	return spot{p.sc.pos, n, h.Base(), h.End(), h.MaxTimestamp()}, nil
+}
+
+// misfit tells why a batch can not be the one that comes next in a segment, by what it says
+// of itself; "" when it can.
+func misfit(h batch.Batch, next, end batch.Offset, known epochs) string {
+	switch e := known.at(next); {
+	case h.Base() != next:
+		return fmt.Sprintf("the batch begins at offset %d, not %d", h.Base(), next)
+	case h.End() > end:
+		return fmt.Sprintf("the batch ends at %d and the segment at %d", h.End(), end)
+	case e != batch.NoEpoch && e != h.Epoch():
+		return fmt.Sprintf("epoch %d where the log had %d", h.Epoch(), e)
+	}
+	return ""
+}
+
+func endsEarly(next, end batch.Offset) string {
+	return fmt.Sprintf("the segment ends with offset %d and not %d", next, end)
 }
 
 // take reads the batch that peek looked at, unless it is proven, and goes on to the

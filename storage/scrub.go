@@ -157,26 +157,14 @@ func (d *Dir) DamageFound() int64 { return d.scrub.found.Load() }
 
 // runScrub scrubs at a steady rate.
 func (d *Dir) runScrub() {
-	defer d.done.Done()
-	t := time.NewTimer(0)
-	defer t.Stop()
-	for {
-		select {
-		case <-d.stop:
-			return
-		case <-t.C:
-		}
+	d.again(0, func() time.Duration {
 		n, err := d.Scrub(max(d.o.ScrubRate/scrubParts, 1))
-		wait := scrubPause
-		if err == nil && n > 0 {
-			wait = time.Duration(float64(n) / float64(d.o.ScrubRate) * float64(time.Second))
-		}
-		if err != nil {
-			if d.offline.Load() != nil {
-				return
-			}
+		if err != nil && d.offline.Load() == nil {
 			d.o.Logger.Warn("a part of a log cannot be scrubbed; it is tried again", "folder", d.path, "error", err)
 		}
-		t.Reset(wait)
-	}
+		if err != nil || n == 0 {
+			return scrubPause
+		}
+		return time.Duration(float64(n) / float64(d.o.ScrubRate) * float64(time.Second))
+	})
 }

@@ -188,9 +188,7 @@ func (s *segment) fits(n int, last batch.Offset, limit int64) bool {
 // the bytes since the last entry, the batch's included.
 func (s *segment) note(b batch.Batch, pos, size int64, since, interval int) int {
 	s.mu.Lock()
-	if t := b.NewestTimestamp(); t > s.newest.time {
-		s.newest = stamp{t, b.Last()}
-	}
+	s.newest = stampMax(s.newest, b)
 	if pos == 0 {
 		s.first, s.begun = b.MaxTimestamp(), true
 	}

@@ -162,6 +162,26 @@ func (d *Dir) start() {
 	}
 }
 
+// again does some work, first after a while and then each time after what it returns, until
+// the Dir is closed or offline.
+func (d *Dir) again(first time.Duration, work func() time.Duration) {
+	defer d.done.Done()
+	t := time.NewTimer(first)
+	defer t.Stop()
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-t.C:
+		}
+		wait := work()
+		if d.offline.Load() != nil {
+			return
+		}
+		t.Reset(wait)
+	}
+}
+
 func (d *Dir) runTicks() {
 	defer d.done.Done()
 	t := time.NewTicker(d.o.FlushInterval)

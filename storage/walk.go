@@ -135,9 +135,7 @@ func (w walker) heads(from, end batch.Offset, f func(h batch.Batch, pos, size in
 // from on that begin before end, or best if none is greater.
 func (w walker) newest(from, end batch.Offset, best stamp) (stamp, error) {
 	err := w.heads(from, end, func(h batch.Batch, _, _ int64) {
-		if t := h.NewestTimestamp(); t > best.time {
-			best = stamp{t, h.Last()}
-		}
+		best = stampMax(best, h)
 	})
 	return best, err
 }
