@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,32 +59,41 @@ func Build(dir string) (string, error) {
 // New lays out n nodes under dir without starting them.
 func New(bin, dir string, n int, extra ...string) (*Cluster, error) {
 	c := &Cluster{Bin: bin, Dir: dir, Extra: extra}
-	free, err := loopback.FreeAddresses(3 * n)
-	if err != nil {
+	if err := c.lay(n); err != nil {
 		return nil, err
-	}
-	for i := range n {
-		node := &Node{ID: int32(i + 1), Data: filepath.Join(dir, fmt.Sprintf("node-%d", i+1)), Log: filepath.Join(dir, fmt.Sprintf("node-%d.log", i+1))}
-		node.Client, node.Peer, node.Admin = free[3*i], free[3*i+1], free[3*i+2]
-		c.Nodes = append(c.Nodes, node)
 	}
 	return c, nil
 }
 
+// lay lays out n further nodes, with the next ids.
+func (c *Cluster) lay(n int) error {
+	free, err := loopback.FreeAddresses(3 * n)
+	if err != nil {
+		return err
+	}
+	for at := range slices.Chunk(free, 3) {
+		id := len(c.Nodes) + 1
+		c.Nodes = append(c.Nodes, &Node{
+			ID: int32(id), Client: at[0], Peer: at[1], Admin: at[2],
+			Data: filepath.Join(c.Dir, fmt.Sprintf("node-%d", id)), Log: filepath.Join(c.Dir, fmt.Sprintf("node-%d.log", id)),
+		})
+	}
+	return nil
+}
+
 // Add lays out a node that is to join the cluster when it is started. It gets the next id.
 func (c *Cluster) Add() (*Node, error) {
-	free, err := loopback.FreeAddresses(3)
-	if err != nil {
-		return nil, err
-	}
-	id := len(c.Nodes) + 1
-	n := &Node{ID: int32(id), Client: free[0], Peer: free[1], Admin: free[2], Data: filepath.Join(c.Dir, fmt.Sprintf("node-%d", id)), Log: filepath.Join(c.Dir, fmt.Sprintf("node-%d.log", id))}
+	var peers []string
 	for _, o := range c.Nodes {
 		if o.PID() != 0 {
-			n.Joins = append(n.Joins, o.Peer)
+			peers = append(peers, o.Peer)
 		}
 	}
-	c.Nodes = append(c.Nodes, n)
+	if err := c.lay(1); err != nil {
+		return nil, err
+	}
+	n := c.Nodes[len(c.Nodes)-1]
+	n.Joins = peers
 	return n, nil
 }
 
@@ -100,15 +110,15 @@ func (c *Cluster) Start(ctx context.Context) error {
 // StartNode starts one node.
 func (c *Cluster) StartNode(n *Node) error {
 	args := []string{"start", "--data", n.Data, "--listen", n.Client, "--peer", n.Peer, "--admin", n.Admin}
-	if len(c.Nodes) > 1 {
+	switch {
+	case n.Joins != nil:
+		args = append(args, "--advertise", n.Client, "--join", strings.Join(n.Joins, ","))
+	case len(c.Nodes) > 1:
 		var join []string
 		for _, o := range c.Nodes {
 			join = append(join, o.Peer)
 		}
 		args = append(args, "--advertise", n.Client, "--join", strings.Join(join, ","), "--node-id", strconv.Itoa(int(n.ID)))
-	}
-	if n.Joins != nil {
-		args = append(args[:9], "--advertise", n.Client, "--join", strings.Join(n.Joins, ","))
 	}
 	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -110,27 +110,9 @@ func (j *compactJob) small(nodes ...*Node) {
 func TestCompaction(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), jobTimeout)
 	defer cancel()
-	dir := t.TempDir()
-	bin, err := Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(bin, dir, 3, "-c", "log.segment.bytes=1048576", "-c", "log.cleaner.backoff.ms=100", "-c", "log.flush.interval.ms=100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := startThree(ctx, t, "-c", "log.segment.bytes=1048576", "-c", "log.cleaner.backoff.ms=100", "-c", "log.flush.interval.ms=100")
 	j := &compactJob{job: &job{Cluster: c, t: t, ctx: ctx}, newest: map[string]string{}, rng: rand.New(rand.NewPCG(1, 2))}
-	t.Cleanup(func() {
-		if t.Failed() {
-			j.showLogs()
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	var err error
 	if j.cl, err = c.Client(kgo.DefaultProduceTopic(compactTopic), kgo.ProducerBatchCompression(kgo.NoCompression())); err != nil {
 		t.Fatal(err)
 	}

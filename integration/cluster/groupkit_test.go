@@ -70,7 +70,9 @@ func startNodes(ctx context.Context, t *testing.T, n int, extra ...string) *Clus
 		if t.Failed() {
 			(&job{Cluster: c, t: t}).showLogs()
 		}
-		_ = c.Close()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)

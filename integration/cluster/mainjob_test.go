@@ -41,31 +41,13 @@ func newJob(t *testing.T, topic string, partitions int32) *job {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), jobTimeout)
 	t.Cleanup(cancel)
-	dir := t.TempDir()
-	bin, err := Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(bin, dir, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := &job{Cluster: c, t: t, ctx: ctx, text: filepath.Join(dir, "text")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			j.showLogs()
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := startThree(ctx, t)
+	j := &job{Cluster: c, t: t, ctx: ctx, text: filepath.Join(c.Dir, "text")}
 	if err := GatherText(j.text, textBytes); err != nil {
 		t.Fatal(err)
 	}
 	j.sum = fileSum(t, j.text)
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	var err error
 	if j.cl, err = c.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic(topic)); err != nil {
 		t.Fatal(err)
 	}

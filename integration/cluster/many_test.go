@@ -86,18 +86,8 @@ type many struct {
 
 func (m *many) start() {
 	m.t.Helper()
-	dir := m.t.TempDir()
-	bin, err := Build(dir)
-	m.must(err)
-	m.Cluster, err = New(bin, dir, 3)
-	m.must(err)
-	m.t.Cleanup(func() {
-		if m.t.Failed() {
-			(&job{Cluster: m.Cluster, t: m.t}).showLogs()
-		}
-		_ = m.Close()
-	})
-	m.must(m.Start(m.ctx))
+	m.Cluster = startThree(m.ctx, m.t)
+	var err error
 	m.admin, err = m.Client(kgo.MetadataMinAge(10*time.Millisecond), kgo.RequestTimeoutOverhead(2*time.Second))
 	m.must(err)
 	m.t.Cleanup(m.admin.Close)

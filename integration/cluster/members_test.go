@@ -121,24 +121,7 @@ func quorum(ctx context.Context, t *testing.T, c *Cluster, brokers string) (vote
 func TestMembersChange(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), membersTimeout)
 	defer cancel()
-	dir := t.TempDir()
-	bin, err := Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(bin, dir, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			(&job{Cluster: c, t: t}).showLogs()
-		}
-		_ = c.Close()
-	})
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	c := startThree(ctx, t)
 	cl, err := c.Client()
 	if err != nil {
 		t.Fatal(err)

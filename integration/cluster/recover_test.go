@@ -21,24 +21,7 @@ import (
 func TestRecoverFromALostMajority(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	dir := t.TempDir()
-	bin, err := Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(bin, dir, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			(&job{Cluster: c, t: t}).showLogs()
-		}
-		_ = c.Close()
-	})
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	c := startThree(ctx, t)
 	last := c.Node(3)
 	writeBefore(ctx, t, c, last)
 

@@ -31,20 +31,8 @@ func forgeSnapshot(t *testing.T, n *Node, index int) {
 func TestSnapshotsAreDamaged(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	dir := t.TempDir()
-	bin, err := Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(bin, dir, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
+	c := startNodes(ctx, t, 1)
 	n := c.Node(1)
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
 	cl, err := c.Client(kgo.DefaultProduceTopic("t"), kgo.AllowAutoTopicCreation())
 	if err != nil {
 		t.Fatal(err)
