@@ -176,16 +176,22 @@ func (e *edit) incarnation(id BrokerID, epoch BrokerEpoch) (Broker, Refusal) {
 
 // setBroker stores b in a fresh copy of the list.
 func (e *edit) setBroker(b Broker) {
-	list := slices.Clone(e.next.brokers)
-	i, ok := findBroker(list, b.ID)
-	if ok {
-		e.next.hash -= hashBroker(list[i])
-		list[i] = b
+	i, known := findBroker(e.next.brokers, b.ID)
+	e.next.brokers = put(e, e.next.brokers, i, known, b, hashBroker)
+}
+
+// put returns a copy of an ordered list of rows with a row at its place, which is taken when
+// it is known, and keeps the hash.
+func put[T any](e *edit, list []T, i int, known bool, row T, hash func(T) uint64) []T {
+	list = slices.Clone(list)
+	if known {
+		e.next.hash -= hash(list[i])
+		list[i] = row
 	} else {
-		list = slices.Insert(list, i, b)
+		list = slices.Insert(list, i, row)
 	}
-	e.next.hash += hashBroker(b)
-	e.next.brokers = list
+	e.next.hash += hash(row)
+	return list
 }
 
 // evict takes broker id out of every ISR (and, unless it left whole, out of every

@@ -92,16 +92,21 @@ func nodeSamples() []fsm.Command {
 	}
 }
 
+// encoded is the names and encodings of commands.
+func encoded(commands []fsm.Command) string {
+	var out strings.Builder
+	for _, c := range commands {
+		fmt.Fprintf(&out, "%s\n%x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "fsm."), fsm.EncodeCommand(nil, c))
+	}
+	return out.String()
+}
+
 // TestGoldenNodes holds the forms of commands about nodes still, and of their rows.
 func TestGoldenNodes(t *testing.T) {
 	datadriven.RunTest(t, "testdata/golden/v1_nodes.txt", func(t *testing.T, d *datadriven.TestData) string {
 		switch d.Cmd {
 		case "commands":
-			var out strings.Builder
-			for _, c := range nodeSamples() {
-				fmt.Fprintf(&out, "%s\n%x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "fsm."), fsm.EncodeCommand(nil, c))
-			}
-			return out.String()
+			return encoded(nodeSamples())
 		case "snapshot":
 			im := fsm.NewImage()
 			for i, c := range []fsm.Command{nodeSamples()[0], fsm.AdmitNode{ID: 5, Folder: [16]byte{5}}, fsm.RemoveNode{ID: 5, Folder: [16]byte{5}}} {
@@ -123,11 +128,7 @@ func TestGolden(t *testing.T) {
 	datadriven.RunTest(t, "testdata/golden/v1.txt", func(t *testing.T, d *datadriven.TestData) string {
 		switch d.Cmd {
 		case "commands":
-			var out strings.Builder
-			for _, c := range samples() {
-				fmt.Fprintf(&out, "%s\n%x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "fsm."), fsm.EncodeCommand(nil, c))
-			}
-			return out.String()
+			return encoded(samples())
 		case "entry":
 			return fmt.Sprintf("%x\n", fsm.EncodeEntry(nil, []fsm.Command{samples()[2], samples()[0]}))
 		case "hash":

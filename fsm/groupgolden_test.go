@@ -72,11 +72,7 @@ func TestGoldenGroups(t *testing.T) {
 	datadriven.RunTest(t, "testdata/golden/v1_groups.txt", func(t *testing.T, d *datadriven.TestData) string {
 		switch d.Cmd {
 		case "commands":
-			var out strings.Builder
-			for _, c := range groupSamples() {
-				fmt.Fprintf(&out, "%s\n%x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "fsm."), fsm.EncodeCommand(nil, c))
-			}
-			return out.String()
+			return encoded(groupSamples())
 		case "snapshot":
 			var snapshot bytes.Buffer
 			if err := fsm.WriteSnapshot(&snapshot, groupImage(t)); err != nil {

@@ -126,16 +126,8 @@ func (e *edit) dropBroker(id BrokerID) {
 
 // setNode stores n in a fresh copy of the list.
 func (e *edit) setNode(n Node) {
-	list := slices.Clone(e.next.nodes)
-	i, ok := findNode(list, n.ID)
-	if ok {
-		e.next.hash -= hashNode(list[i])
-		list[i] = n
-	} else {
-		list = slices.Insert(list, i, n)
-	}
-	e.next.hash += hashNode(n)
-	e.next.nodes = list
+	i, known := findNode(e.next.nodes, n.ID)
+	e.next.nodes = put(e, e.next.nodes, i, known, n, hashNode)
 }
 
 // nodeOf is the node that has, or had, a folder.
