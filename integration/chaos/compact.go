@@ -88,16 +88,10 @@ func (c *compacted) produce(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// readBack reads what is left with a client that knows nothing.
+// readBack reads what is left.
 func (c *compacted) readBack(ctx context.Context) error {
 	wait, cancel := context.WithTimeout(ctx, c.run.patience)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.run.cluster.Brokers()...),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{compactTopic: {0: kgo.NewOffset().AtStart()}}))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
 	ends, err := c.run.crew.Admin().ListEndOffsets(wait, compactTopic)
 	if err != nil {
 		return err
@@ -106,19 +100,16 @@ func (c *compacted) readBack(ctx context.Context) error {
 	if err := answered(ok, end.Err); err != nil {
 		return err
 	}
-	got, records := map[string]string{}, 0
-	for next := int64(0); next < end.Offset; {
-		fetches := cl.PollFetches(wait)
-		if err := wait.Err(); err != nil {
-			return fmt.Errorf("read %s back from %d to %d: %w", compactTopic, next, end.Offset, err)
+	got, records, next := map[string]string{}, 0, int64(0)
+	err = c.run.readAll(ctx, compactTopic, func() bool { return next >= end.Offset }, func(r *kgo.Record) {
+		if r.Offset < next {
+			c.run.book.Problem("%s shows offset %d after %d", compactTopic, r.Offset, next-1)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if r.Offset < next {
-				c.run.book.Problem("%s shows offset %d after %d", compactTopic, r.Offset, next-1)
-			}
-			next, got[string(r.Key)] = r.Offset+1, string(r.Value)
-			records++
-		})
+		next, got[string(r.Key)] = r.Offset+1, string(r.Value)
+		records++
+	})
+	if err != nil {
+		return fmt.Errorf("to offset %d of %d: %w", next, end.Offset, err)
 	}
 	c.run.note("%s shows %d of %d records", compactTopic, records, c.sent)
 	if records > c.sent/2 {

@@ -80,11 +80,12 @@ func (r *Run) regrow(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	ids, n := r.ids(), replicas(r.options.Nodes)
 	for _, t := range m.Topics {
 		for _, p := range t.Partitions {
 			to := slices.Clone(p.Replicas)
-			for _, id := range r.ids() {
-				if len(to) < replicas(r.options.Nodes) && !slices.Contains(to, id) {
+			for _, id := range ids {
+				if len(to) < n && !slices.Contains(to, id) {
 					to = append(to, id)
 				}
 			}

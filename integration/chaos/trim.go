@@ -182,31 +182,41 @@ func (r *Run) leaderOf(ctx context.Context, topic string, away int) (h *host.Hos
 	return h, err
 }
 
-// readBack reads everything that is left with a client that knows nothing.
-func (t *trimmed) readBack(ctx context.Context) error {
-	wait, cancel := context.WithTimeout(ctx, t.run.patience)
+// readAll reads a topic's partition from its start, with a client that knows nothing, until
+// that is enough.
+func (r *Run) readAll(ctx context.Context, topic string, enough func() bool, see func(*kgo.Record)) error {
+	wait, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(t.run.cluster.Brokers()...),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{trimTopic: {0: kgo.NewOffset().AtStart()}}))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.cluster.Brokers()...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	last, seen := t.acked[len(t.acked)-1], map[int64]bool{}
-	for !seen[last] {
+	for !enough() {
 		fetches := cl.PollFetches(wait)
 		if err := wait.Err(); err != nil {
-			return fmt.Errorf("read %s back: %w", trimTopic, err)
+			return fmt.Errorf("read %s back: %w", topic, err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			seen[r.Offset] = true
-			if n, err := strconv.Atoi(string(r.Value)); err != nil || n >= len(t.acked) || t.acked[n] != r.Offset {
-				t.run.book.Problem("%s holds %q at offset %d, which is not what was acknowledged", trimTopic, r.Value, r.Offset)
-			}
-			if r.Offset < t.floor {
-				t.run.book.Problem("%s shows offset %d, and was trimmed to %d", trimTopic, r.Offset, t.floor)
-			}
-		})
+		fetches.EachRecord(see)
+	}
+	return nil
+}
+
+// readBack reads everything that is left.
+func (t *trimmed) readBack(ctx context.Context) error {
+	last, seen := t.acked[len(t.acked)-1], map[int64]bool{}
+	err := t.run.readAll(ctx, trimTopic, func() bool { return seen[last] }, func(r *kgo.Record) {
+		seen[r.Offset] = true
+		if n, err := strconv.Atoi(string(r.Value)); err != nil || n >= len(t.acked) || t.acked[n] != r.Offset {
+			t.run.book.Problem("%s holds %q at offset %d, which is not what was acknowledged", trimTopic, r.Value, r.Offset)
+		}
+		if r.Offset < t.floor {
+			t.run.book.Problem("%s shows offset %d, and was trimmed to %d", trimTopic, r.Offset, t.floor)
+		}
+	})
+	if err != nil {
+		return err
 	}
 	for n, o := range t.acked {
 		if o >= t.floor && !seen[o] {
