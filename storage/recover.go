@@ -85,7 +85,8 @@ func (r *recovery) run() error {
 }
 
 // settleStart finds the log's start, and drops segments that lie below it or
-// that a reset was about to drop.
+// that a reset was about to drop. One that is still needed to tell which producers
+// wrote what goes with a later trim.
 func (r *recovery) settleStart() error {
 	m, segs := &r.marks, r.found.segs
 	if len(segs) > 0 && !m.hasStart && r.found.beginsAt(segs[0].base) {
@@ -102,7 +103,7 @@ func (r *recovery) settleStart() error {
 	case segs[0].base > m.start:
 		return r.drop(0)
 	}
-	for len(segs) > 1 && segs[1].base <= m.start {
+	for len(segs) > 1 && segs[1].base <= m.start && r.remembered(segs[1].base) {
 		if err := r.l.removeSegment(segs[0].base); err != nil {
 			return err
 		}
@@ -110,6 +111,12 @@ func (r *recovery) settleStart() error {
 	}
 	r.found.segs, r.end = segs, segs[0].base
 	return nil
+}
+
+// remembered tells whether the producers of what lies below an offset can be known
+// without it: there is a snapshot to begin from, at the offset or later.
+func (r *recovery) remembered(o batch.Offset) bool {
+	return slices.ContainsFunc(r.found.snaps, func(s batch.Offset) bool { return o <= s && s <= r.marks.recovery })
 }
 
 // lost tells whether the log, as found so far, ends before what was flushed. What

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weirmq/weir/wire/batch"
@@ -105,124 +103,6 @@ func (l *Log) writtenAt(s *segment) int64 {
 		return 0
 	}
 	return info.ModTime().UnixMilli()
-}
-
-// RaiseStart moves the log start offset up to o at once; that it is written down
-// and the files below it go follows in the background, in this order. After a
-// crash in between the log starts where it did. A start at or above o is left as
-// it is.
-func (l *Log) RaiseStart(o batch.Offset) error {
-	if err := l.raiseStart(o); err != nil {
-		return l.wrap("raise the start of", err)
-	}
-	l.d.trims.add(l)
-	return nil
-}
-
-func (l *Log) raiseStart(o batch.Offset) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return ErrClosed
-	case l.d.offline.Load() != nil:
-		return l.d.Offline()
-	case o > l.End():
-		return fmt.Errorf("to %d past the end %d: %w", o, l.End(), ErrOffsetOutOfRange)
-	case o <= l.Start():
-		return nil
-	}
-	l.start.Store(int64(o))
-	l.setEpochs(l.epochs.cutStart(o))
-	l.enqueue()
-	return nil
-}
-
-// trims are the logs whose start was raised and whose files have not gone yet.
-type trims struct {
-	reaper *reaper // wakes who takes them
-	logs   []*Log  // guarded by reaper.mu
-}
-
-func (t *trims) add(l *Log) {
-	t.reaper.mu.Lock()
-	t.logs = append(t.logs, l)
-	t.reaper.mu.Unlock()
-	t.reaper.signal()
-}
-
-func (t *trims) take() []*Log {
-	t.reaper.mu.Lock()
-	defer t.reaper.mu.Unlock()
-	logs := t.logs
-	t.logs = nil
-	return logs
-}
-
-// trim writes the raised starts down, all in one file, and then removes what lies
-// below them.
-func (d *Dir) trim() {
-	logs := d.trims.take()
-	if len(logs) == 0 {
-		return
-	}
-	err := d.starts.write()
-	for _, l := range logs {
-		if err != nil || d.stopping() {
-			break // the next start finds what is left
-		}
-		err = l.dropExpired()
-	}
-	if err != nil && !errors.Is(err, ErrClosed) && d.offline.Load() == nil {
-		d.o.Logger.Warn("old segments are not removed yet; it is tried again with the next ones", "folder", d.path, "error", err)
-	}
-}
-
-// stopping tells whether Close has begun.
-func (d *Dir) stopping() bool {
-	select {
-	case <-d.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// dropExpired removes the files below the start.
-func (l *Log) dropExpired() error {
-	l.maint.take()
-	defer l.giveMaint()
-	l.mu.Lock()
-	closed := l.closed
-	l.mu.Unlock()
-	if closed {
-		return nil
-	}
-	return l.letGoBelowStart()
-}
-
-// closeExpired begins a new segment when the last one lies wholly below the start,
-// so that it can go. A disk without room for the new file keeps the old one.
-func (l *Log) closeExpired() error {
-	l.d.writes.enter()
-	defer l.d.writes.leave()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.expiredLocked() {
-		return nil
-	}
-	_, err := l.roll(l.view.Load().last().end())
-	if errors.Is(err, ErrFull) || errors.Is(err, ErrBusy) {
-		return nil
-	}
-	return err
-}
-
-// expiredLocked tells whether the last segment has batches, and all of them lie below
-// the start that is written down; mu is held.
-func (l *Log) expiredLocked() bool {
-	s := l.view.Load().last()
-	return s != nil && s.size() > 0 && s.end() <= l.recordedStart() && !l.closed && l.damage.Load() == nil
 }
 
 // outdated tells whether the first batch of a segment is older, by its time, than

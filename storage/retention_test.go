@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -218,6 +219,38 @@ func TestTrimRemembersProducers(t *testing.T) {
 	l = d.Log("t", 0)
 	if a := mustAppend(t, l, producerBatchOf(7, 0, 0, 3), 0); !a.Duplicate || a.First != 0 {
 		t.Errorf("a batch below the start sent again: %+v, want the duplicate at 0", a)
+	}
+}
+
+// TestFailedTrimRemembersProducers: the same where the new start is written down, and the
+// snapshot of the producers can not be. The segments stay until a trim that can.
+func TestFailedTrimRemembersProducers(t *testing.T) {
+	m, o := vfs.NewMem(1), testOptions()
+	o.SnapshotBytes = 1 << 30 // none but at the borders of segments
+	started := false
+	d := mustOpen(t, vfs.NewFaulty(m, func(op vfs.Op, name string) error {
+		started = started || op == vfs.OpRename && strings.Contains(name, startFile)
+		if started && strings.Contains(name, snapshotSuffix) {
+			return syscall.EIO
+		}
+		return nil
+	}), o)
+	l := mustCreate(t, d, "t", 0)
+	mustAppend(t, l, producerBatchOf(7, 0, 0, 3), 0)
+	wantErr(t, l.AdvanceStart(3), ErrOffline)
+	for range 2 {
+		m = m.ProcessClone()
+		d = mustOpen(t, m, o)
+		l = d.Log("t", 0)
+		if a := mustAppend(t, l, producerBatchOf(7, 0, 0, 3), 0); l.Start() != 3 || !a.Duplicate || a.First != 0 {
+			t.Errorf("the log starts at %d; a batch below that sent again: %+v, want the duplicate at 0", l.Start(), a)
+		}
+		if err := l.AdvanceStart(3); err != nil {
+			t.Fatal(err)
+		}
+		if got := logFiles(t, l); !slices.Equal(got, []string{"3.log"}) {
+			t.Errorf("files %v", got)
+		}
 	}
 }
 

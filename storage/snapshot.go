@@ -130,6 +130,12 @@ func (s *snapshots) want(end batch.Offset, ps *producers) {
 	s.last, s.since = end, 0
 }
 
+// covers tells whether a start that finds that recovery point can do without the
+// batches below from.
+func (s *snapshots) covers(from, recovery batch.Offset) bool {
+	return slices.ContainsFunc(s.filed, func(o batch.Offset) bool { return from <= o && o <= recovery })
+}
+
 // wrote notes that a pending snapshot is on the disk.
 func (s *snapshots) wrote(offset batch.Offset) {
 	if i, found := slices.BinarySearch(s.filed, offset); !found {
