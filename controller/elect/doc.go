@@ -24,9 +24,9 @@
 // # Invariants
 //
 //   - A leader is taken from ISR ∩ eligible, else from ELR ∩ eligible. Only Recover
-//     goes outside by itself, when both are empty and all last members are back and have
-//     been asked for their logs, and marks it. Unclean does so when an operator says so,
-//     and asks whom it can.
+//     goes outside by itself, when both are empty, all last members are back, and they and
+//     whoever else lives have been asked for their logs, and marks it. Unclean does so
+//     when an operator says so, and asks whom it can.
 //   - A damaged log leads nothing by itself.
 //   - Nobody is fenced for a time in which the controller itself did not run, nor
 //     before a new controller has waited a full session: half of one for the controller

@@ -77,49 +77,60 @@ func (e LogEnd) better(o LogEnd) bool {
 	return e.Epoch > o.Epoch || e.Epoch == o.Epoch && e.End > o.End
 }
 
-// LastMembers returns whose logs must be compared before the partition can lead
-// again at the risk of loss, and whether the time has come: nobody is left in
-// ISR and ELR, and all of the last members are back.
-func LastMembers(im *fsm.Image, p fsm.Partition) ([]fsm.BrokerID, bool) {
+// Asked returns whose logs must be compared before the partition can lead again at
+// the risk of loss, in the order of its replicas, and whether the time has come:
+// nobody is left in ISR and ELR, and all of the last members are back. Whoever else
+// lives is asked, too. Last members are enough only while their disks are: of two, one may
+// have lost its disk, and the other have joined too late to have anything on its own.
+func Asked(im *fsm.Image, p fsm.Partition) ([]fsm.BrokerID, bool) {
 	if p.Leader != fsm.NoBroker || len(p.ISR)+len(p.ELR) > 0 || len(p.LastMembers) == 0 {
 		return nil, false
 	}
-	return p.LastMembers, len(members(im, p.Replicas, p.LastMembers)) == len(p.LastMembers)
+	if len(members(im, p.Replicas, p.LastMembers)) < len(p.LastMembers) {
+		return nil, false
+	}
+	return members(im, p.Replicas, p.Replicas), true
 }
 
 // Undecided lists the partitions, in order of topic id and number, whose last
-// members are all back and must be asked where their logs end; Recover decides
+// members are all back, so that it must be asked where logs end; Recover decides
 // with the answers. A sole last member is asked, too: its log may be damaged.
 func Undecided(im *fsm.Image) []fsm.TopicPartition {
 	var out []fsm.TopicPartition
 	for tp, p := range im.Leaderless() {
-		if _, ready := LastMembers(im, p); ready {
+		if _, ready := Asked(im, p); ready {
 			out = append(out, tp)
 		}
 	}
 	return out
 }
 
-// Recover chooses the last member whose log has the greatest (last epoch, end)
-// and is not damaged, the more preferred replica among equals. It returns false
-// while a last member is missing from ends or away, and when all are damaged. The
-// partition is marked recovering: records that were acknowledged may be lost.
+// Recover chooses among those that were asked the log that has the greatest (last
+// epoch, end) and is not damaged, the more preferred replica among equals. It returns
+// false while one of them is missing from ends or a last member is away, and when the
+// logs of all last members are damaged: who is none may have much less. The partition
+// is marked recovering: records that were acknowledged may be lost.
 func Recover(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEnd) (fsm.LeaderChange, bool) {
-	last, ready := LastMembers(im, p)
+	asked, ready := Asked(im, p)
 	if !ready {
 		return fsm.LeaderChange{}, false
 	}
-	best := LogEnd{Broker: fsm.NoBroker}
-	for _, id := range last {
+	best, intact := LogEnd{Broker: fsm.NoBroker}, false
+	for _, id := range asked {
 		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
 		if i < 0 {
 			return fsm.LeaderChange{}, false
 		}
-		if e := ends[i]; !e.Damaged && (best.Broker == fsm.NoBroker || e.better(best)) {
+		e := ends[i]
+		if e.Damaged {
+			continue
+		}
+		intact = intact || slices.Contains(p.LastMembers, id)
+		if best.Broker == fsm.NoBroker || e.better(best) {
 			best = e
 		}
 	}
-	if best.Broker == fsm.NoBroker {
+	if !intact {
 		return fsm.LeaderChange{}, false
 	}
 	c := change(tp, p, best.Broker, []fsm.BrokerID{best.Broker})

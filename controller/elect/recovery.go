@@ -12,11 +12,12 @@ import (
 //
 // Problem: after a power cut of the whole cluster every replica may have lost the
 // end of its log, and the Image can not tell whose is the best. It knows the last
-// members: among them are all that may hold the latest committed record.
+// members: among them are all that may hold the latest committed record, as long as
+// their disks are what they were.
 //
 // Invariants:
-//   - Nobody is chosen before all of the last members are back and have answered
-//     for their present incarnation. A log does not change between the answer and
+//   - Nobody is chosen before all of the last members are back, and they and all other
+//     replicas that live have answered for their present incarnation. A log does not change between the answer and
 //     the election: its broker had seen that there is no leader (Question.Index),
 //     and whoever restarts is another incarnation.
 //   - A damaged log is barred. Where all are damaged the partition waits for an
@@ -121,7 +122,8 @@ func (r *Recovery) Update(im *fsm.Image) {
 // want notes which answers are missing for a partition.
 func (r *Recovery) want(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, u *undecided) {
 	missing := 0
-	for _, id := range p.LastMembers {
+	asked, _ := Asked(im, p)
+	for _, id := range asked {
 		b, _ := im.Broker(id)
 		if a, ok := u.answers[id]; ok && a.Epoch == b.Epoch {
 			continue
@@ -203,7 +205,7 @@ func (r *Recovery) Answered(q Question, answers []Answer, now time.Time) {
 // Failed says that a question was not answered: it is asked again after a while.
 func (r *Recovery) Failed(q Question, now time.Time) { r.Answered(q, nil, now) }
 
-// Decide elects leaders where all of the last members have answered. The changes
+// Decide elects leaders where all that are to be asked have answered. The changes
 // are to be committed before anything else is, at this Image: an incarnation that
 // registers in between would lend its name to a log that it may no longer have.
 func (r *Recovery) Decide(im *fsm.Image) []Recovered {
@@ -221,7 +223,7 @@ func (r *Recovery) Decide(im *fsm.Image) []Recovered {
 		if c, ok := Recover(im, tp, p, ends); ok {
 			out = append(out, Recovered{c, ends})
 			delete(r.undecided, tp)
-		} else if _, ready := LastMembers(im, p); ready && !u.damaged {
+		} else if _, ready := Asked(im, p); ready && !u.damaged {
 			u.damaged = true
 			r.damaged = append(r.damaged, tp)
 		}
@@ -230,11 +232,15 @@ func (r *Recovery) Decide(im *fsm.Image) []Recovered {
 	return out
 }
 
-// ends are the answers of all last members, if each has answered for its present
-// incarnation.
+// ends are the answers of all that are to be asked, if each has answered for its
+// present incarnation.
 func (u *undecided) ends(im *fsm.Image, p fsm.Partition) ([]LogEnd, bool) {
 	var ends []LogEnd
-	for _, id := range p.LastMembers {
+	asked, ready := Asked(im, p)
+	if !ready {
+		return nil, false
+	}
+	for _, id := range asked {
 		b, _ := im.Broker(id)
 		a, ok := u.answers[id]
 		if !ok || a.Epoch != b.Epoch {

@@ -64,6 +64,15 @@ func (s *recoveryScript) step(t *testing.T, d *datadriven.TestData) string {
 	case "unfence":
 		b, _ := s.im.Broker(fsm.BrokerID(intArgs(t, d, "ids")[0]))
 		s.apply(t, fsm.UnfenceBroker{ID: b.ID, Epoch: b.Epoch})
+	case "join": // partition 0 has these in sync, and has confirmed it
+		p, _ := s.im.Partition(fsm.TopicPartition{Topic: recoveryTopic})
+		leader, _ := s.im.Broker(p.Leader)
+		item := fsm.ISRChange{TP: fsm.TopicPartition{Topic: recoveryTopic}, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Confirms: true}
+		for _, id := range intArgs(t, d, "ids") {
+			b, _ := s.im.Broker(fsm.BrokerID(id))
+			item.ISR = append(item.ISR, fsm.Member{ID: b.ID, Epoch: b.Epoch})
+		}
+		s.apply(t, fsm.ChangeISR{Proposer: leader.ID, BrokerEpoch: leader.Epoch, Items: []fsm.ISRChange{item}})
 	case "update":
 		s.r.Update(s.im)
 	case "questions":
@@ -332,7 +341,8 @@ func (w *recoveryWorld) decide() {
 	for _, d := range w.r.Decide(w.im) {
 		p, _ := w.im.Partition(d.Change.TP)
 		var real []LogEnd
-		for _, id := range p.LastMembers {
+		asked, _ := Asked(w.im, p)
+		for _, id := range asked {
 			real = append(real, w.ends[id][d.Change.TP.Partition])
 		}
 		if !slices.Equal(real, d.Ends) {

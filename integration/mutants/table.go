@@ -346,12 +346,17 @@ func inElect() []Mutant {
 		{
 			Name: "recover-shortest", File: election,
 			Rule: "among last members the log with the greatest epoch and end leads (H10, H31)",
-			Old:  "(best.Broker == fsm.NoBroker || e.better(best))", New: "(best.Broker == fsm.NoBroker || best.better(e))",
+			Old:  "e.better(best) {", New: "best.better(e) {",
 		},
 		{
 			Name: "recover-first-answer", File: election,
 			Rule: "nobody is chosen before all of the last members have answered (H10)",
-			Old:  "\t\tif i < 0 {\n\t\t\treturn fsm.LeaderChange{}, false", New: "\t\tif i < 0 || id != last[0] {\n\t\t\tcontinue",
+			Old:  "\t\tif i < 0 {\n\t\t\treturn fsm.LeaderChange{}, false", New: "\t\tif i < 0 || id != asked[0] {\n\t\t\tcontinue",
+		},
+		{
+			Name: "ask-last-members-only", File: election,
+			Rule: "whoever lives is asked for the end of its log beside the last members (H10)",
+			Old:  "return members(im, p.Replicas, p.Replicas), true", New: "return members(im, p.Replicas, p.LastMembers), true",
 		},
 		{
 			Name: "unclean-takes-any", File: "controller/elect/preferred.go",

@@ -162,7 +162,7 @@ func (p *part) recovered(leader *node, was fsm.Partition) {
 			continue // it is barred
 		}
 		other := w.agreesTo(n, p)
-		if !slices.Contains(was.LastMembers, n.id) && p.held != nil {
+		if !slices.Contains(was.LastMembers, n.id) && !w.raft.image.Eligible(n.id) && p.held != nil { // nobody asked it
 			other = min(other, p.held[i])
 		}
 		if other > kept {
