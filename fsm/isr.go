@@ -133,15 +133,16 @@ func (c ChangeISR) apply(e *edit) Result {
 		return refused(no)
 	}
 	var r Result
+	var room [MaxReplicas]BrokerID
 	for i, item := range c.Items {
 		p, ok := e.partition(item.TP)
 		if no := e.next.checkISR(c.Proposer, item, p, ok); no != 0 {
 			r.skip(i, no)
 			continue
 		}
-		isr := make([]BrokerID, len(item.ISR))
-		for j, m := range item.ISR {
-			isr[j] = m.ID
+		isr := room[:0]
+		for _, m := range item.ISR {
+			isr = append(isr, m.ID)
 		}
 		next := p.withISR(isr, NoBroker)
 		if len(next.ISR) >= int(next.MinISR) {

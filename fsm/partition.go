@@ -164,10 +164,14 @@ func (p *Partition) drop(id BrokerID) {
 // among returns the replicas that satisfy keep, in their order; nil when none does.
 func (p Partition) among(keep func(BrokerID) bool) []BrokerID {
 	var out []BrokerID
-	for _, id := range p.Replicas {
-		if keep(id) {
-			out = append(out, id)
+	for i, id := range p.Replicas {
+		if !keep(id) {
+			continue
 		}
+		if out == nil {
+			out = make([]BrokerID, 0, len(p.Replicas)-i)
+		}
+		out = append(out, id)
 	}
 	return out
 }
