@@ -203,12 +203,7 @@ type snapshot struct{ image *fsm.Image }
 
 // Persist writes the Image beside Apply.
 func (s snapshot) Persist(sink raft.SnapshotSink) error {
-	w := bufio.NewWriterSize(sink, 64<<10)
-	err := fsm.WriteSnapshot(w, s.image)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err != nil {
+	if err := fsm.WriteSnapshot(sink, s.image); err != nil {
 		_ = sink.Cancel()
 		return fmt.Errorf("write a metadata snapshot: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirmq/weir/controller/elect"
 	"github.com/weirmq/weir/fsm"
@@ -165,6 +166,7 @@ func BenchmarkLarge(b *testing.B) {
 			}
 		}
 	})
+	b.Run("snapshot-beside", func(b *testing.B) { benchmarkBesideSnapshot(b, im) })
 	b.Run("restore", func(b *testing.B) { benchmarkRestore(b, im) })
 	b.Run("gc", func(b *testing.B) {
 		for b.Loop() {
@@ -198,6 +200,37 @@ func benchmarkISR(b *testing.B, im *fsm.Image, n, topics int) {
 		items += n
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(items), "ns/item")
+}
+
+// benchmarkBesideSnapshot reports how long one of a thousand changes a second takes at
+// most while a snapshot is written, which holds Apply up by nothing but the memory and the
+// processors that they share.
+func benchmarkBesideSnapshot(b *testing.B, im *fsm.Image) {
+	made := changesOf(im, 1, 0, 10_000, largeTopics)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	var longest time.Duration
+	n := 0
+	for b.Loop() {
+		written := make(chan error, 1)
+		go func() { written <- fsm.WriteSnapshot(io.Discard, im) }()
+		next := im
+		for i := 0; len(written) == 0; i++ {
+			<-tick.C
+			c := fsm.ChangeISR{Proposer: made.Proposer, BrokerEpoch: made.BrokerEpoch, Items: made.Items[i : i+1]}
+			began := time.Now()
+			var r fsm.Result
+			if next, r = fsm.Apply(next, next.Index()+1, c); r.Err != nil || len(r.Skipped) > 0 {
+				b.Fatalf("%+v", r)
+			}
+			longest, n = max(longest, time.Since(began)), n+1
+		}
+		if err := <-written; err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(longest.Microseconds())/1000, "ms/longest")
+	b.ReportMetric(float64(n)/float64(b.N), "changes/op")
 }
 
 func benchmarkRestore(b *testing.B, im *fsm.Image) {

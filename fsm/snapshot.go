@@ -159,12 +159,14 @@ func WriteSnapshot(w io.Writer, im *Image) error {
 	for n := range im.Nodes() {
 		s.frame(frameNode, n.code)
 	}
+	var rows []Partition // of the latest topic, reused
 	for t := range values(im.topics) {
-		row := topicRow{id: t.ID, name: t.Name, configs: t.sortedConfigs(), rows: make([]Partition, 0, t.Partitions)}
+		row := topicRow{id: t.ID, name: t.Name, configs: t.sortedConfigs(), rows: rows[:0]}
 		for _, p := range im.Partitions(t.ID) {
 			row.rows = append(row.rows, p)
 		}
 		s.frame(frameTopic, row.code)
+		rows = row.rows
 	}
 	for t := range im.Tombstones() {
 		s.frame(frameTombstone, t.code)
