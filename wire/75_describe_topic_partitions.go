@@ -67,9 +67,6 @@ func DefaultDescribedTopic() DescribedTopic {
 	return DescribedTopic{TopicAuthorizedOperations: noOperations}
 }
 
-// DefaultDescribedPartition holds the schema's defaults.
-func DefaultDescribedPartition() DescribedPartition { return DescribedPartition{LeaderEpoch: -1} }
-
 // Key is KeyDescribeTopicPartitions.
 func (*DescribeTopicPartitionsRequest) Key() Key { return KeyDescribeTopicPartitions }
 
