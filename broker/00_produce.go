@@ -26,6 +26,7 @@ type produce struct {
 	inflation inflation
 	response  *wire.ProduceResponse
 	waits     []produceWait
+	refused   []produceRefused
 	moved     []produceMoved
 	failure   error // the first partition's that failed
 	begun     time.Time
@@ -40,6 +41,14 @@ type produceWait struct {
 	ticket Ticket
 	tp     fsm.TopicPartition
 	out    *wire.ProducePartitionResponse
+}
+
+// produceRefused is a batch whose sequence the log refused as leader of an epoch.
+type produceRefused struct {
+	err   error
+	epoch batch.Epoch
+	tp    fsm.TopicPartition
+	out   *wire.ProducePartitionResponse
 }
 
 // produceMoved is a partition that this node does not lead.
@@ -145,6 +154,11 @@ func (p *produce) append(tp fsm.TopicPartition, records []byte, out *wire.Produc
 	}
 	size, count := b.Size(), int(b.Count())
 	t, err := r.Append(b, p.acks)
+	if refusesSequence(err) && p.acks != 0 {
+		out.BaseOffset = -1
+		p.refused = append(p.refused, produceRefused{err, t.LeaderEpoch, tp, out})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -173,10 +187,30 @@ func (p *produce) wait(ctx context.Context) Reply {
 			}
 		}
 	}
+	if len(p.refused) > 0 {
+		p.judge(ctx)
+	}
 	if len(p.moved) > 0 {
 		p.pointOn(ctx)
 	}
 	return Reply{Body: p.response}
+}
+
+// judge tells of refused sequences if this log surely holds all that the producer was
+// answered: no other leader has taken batches that are missing here. Otherwise the
+// client would take the refusal for a loss; it is told that this node does not lead.
+func (p *produce) judge(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, syncWait)
+	defer cancel()
+	synced, b := p.srv.backend.sync(ctx) == nil, p.srv.backend
+	im := b.image()
+	for _, r := range p.refused {
+		if s, ok := im.Partition(r.tp); !synced || !ok || s.Leader != b.self || s.LeaderEpoch != r.epoch {
+			r.err = errNotLeader
+		}
+		p.fail(r.tp, r.out, r.err)
+		p.srv.metrics.topics.refused.Inc()
+	}
 }
 
 // hintsVersion is the first version that names the present leader (KIP-951).

@@ -232,6 +232,45 @@ func TestProducePartitionErrors(t *testing.T) {
 	}
 }
 
+// The refusal of a sequence is told only by a log that surely holds all that its producer was
+// answered. Another leader may have taken what is missing in this one, which has a session and
+// does not know of it.
+func TestProduceSequenceIsJudgedByThePresentLeader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*testServer, fsm.TopicPartition) error
+		acks      int16
+		want      wire.Code
+	}{
+		"it leads":                    {func(*testServer, fsm.TopicPartition) error { return nil }, -1, wire.OutOfOrderSequenceNumber},
+		"no controller tells":         {func(*testServer, fsm.TopicPartition) error { return errors.New("no controller") }, -1, wire.NotLeaderOrFollower},
+		"another leads":               {leadBy(otherID), -1, wire.NotLeaderOrFollower},
+		"another leads, for acks=1":   {leadBy(otherID), 1, wire.NotLeaderOrFollower},
+		"it leads again, another led": {leadBy(otherID, selfID), -1, wire.NotLeaderOrFollower},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t, nil)
+			id, parts := ts.topic("orders", nil, selfID)
+			parts[0].err = storage.ErrOutOfOrderSequence
+			ts.during(func() error { return tt.meanwhile(ts, fsm.TopicPartition{Topic: id}) })
+			got := ts.dial().ask(produceRequest(9, tt.acks, "orders", records(1, 5))).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+			if wire.Code(got.ErrorCode) != tt.want || got.BaseOffset != -1 || ts.asked() != 1 {
+				t.Errorf("code %v, base offset %d, the controller was asked %d times; want %v, -1, once", wire.Code(got.ErrorCode), got.BaseOffset, ts.asked(), tt.want)
+			}
+		})
+	}
+}
+
+// leadBy has a partition be led by one node after the other.
+func leadBy(ids ...fsm.BrokerID) func(*testServer, fsm.TopicPartition) error {
+	return func(ts *testServer, tp fsm.TopicPartition) error {
+		for _, id := range ids {
+			s, _ := ts.image.image().Partition(tp)
+			ts.image.apply(fsm.ChangeLeaders{Items: []fsm.LeaderChange{{TP: tp, Leader: id, ISR: []fsm.BrokerID{selfID, otherID}, LeaderEpoch: s.LeaderEpoch, PartitionEpoch: s.PartitionEpoch}}})
+		}
+		return nil
+	}
+}
+
 func TestProduceUnknown(t *testing.T) {
 	ts := newTestServer(t, nil)
 	id, _ := ts.topic("orders", nil, selfID)

@@ -17,25 +17,32 @@ const (
 )
 
 func handleOffsetFetch(_ context.Context, c *Conn, h wire.RequestHeader, r wire.Request) Pending {
-	return func(context.Context) Reply {
+	return func(ctx context.Context) Reply {
+		ctx, cancel := context.WithTimeout(ctx, syncWait)
+		defer cancel()
 		f := offsetFetch{srv: c.srv, version: h.Version}
-		return Reply{Body: f.response(r.(*wire.OffsetFetchRequest))}
+		return Reply{Body: f.response(ctx, r.(*wire.OffsetFetchRequest))}
 	}
 }
 
 // offsetFetch is one OffsetFetch request. What was never committed, the group
 // included, has offset -1 and is no error. No offset is ever unstable here, since
 // there are no transactions.
+//
+// What is told was the last commit at some time after the question: a coordinator
+// that was deposed, and does not know it yet, would else tell less than was
+// acknowledged. A session does not exclude that: see controller.Node.Sync.
 type offsetFetch struct {
 	srv     *server
 	version int16
+	synced  bool // the Image is no older than the request
 }
 
-func (f *offsetFetch) response(req *wire.OffsetFetchRequest) *wire.OffsetFetchResponse {
+func (f *offsetFetch) response(ctx context.Context, req *wire.OffsetFetchRequest) *wire.OffsetFetchResponse {
 	resp := &wire.OffsetFetchResponse{}
 	if f.version >= fetchGroups {
 		for i := range req.Groups {
-			resp.Groups = append(resp.Groups, f.group(&req.Groups[i]))
+			resp.Groups = append(resp.Groups, f.group(ctx, &req.Groups[i]))
 		}
 		return resp
 	}
@@ -44,7 +51,7 @@ func (f *offsetFetch) response(req *wire.OffsetFetchRequest) *wire.OffsetFetchRe
 	if f.version < fetchGroupError && one.Topics == nil {
 		one.Topics = []wire.OffsetFetchRequestTopic{}
 	}
-	got := f.group(&one)
+	got := f.group(ctx, &one)
 	resp.Topics, resp.ErrorCode = got.Topics, got.ErrorCode
 	if f.version < fetchGroupError && got.ErrorCode != wire.None {
 		resp.Topics = f.refuse(one.Topics, got.ErrorCode)
@@ -53,9 +60,9 @@ func (f *offsetFetch) response(req *wire.OffsetFetchRequest) *wire.OffsetFetchRe
 }
 
 // group answers for one group.
-func (f *offsetFetch) group(g *wire.OffsetFetchRequestGroup) wire.OffsetFetchResponseGroup {
+func (f *offsetFetch) group(ctx context.Context, g *wire.OffsetFetchRequestGroup) wire.OffsetFetchResponseGroup {
 	out := wire.OffsetFetchResponseGroup{GroupID: g.GroupID}
-	im, err := f.srv.backend.groups.readable(g.GroupID, present(g.MemberID), g.MemberEpoch)
+	im, err := f.readable(ctx, g)
 	if err != nil {
 		out.ErrorCode = f.srv.code(err)
 		return out
@@ -69,6 +76,23 @@ func (f *offsetFetch) group(g *wire.OffsetFetchRequestGroup) wire.OffsetFetchRes
 		out.Topics = append(out.Topics, f.topic(im, g.GroupID, &g.Topics[i]))
 	}
 	return out
+}
+
+// readable returns the Image in which the offsets of a group are to be read. The
+// controller is asked once for all groups of the request, and only by a node that
+// believes to coordinate one of them.
+func (f *offsetFetch) readable(ctx context.Context, g *wire.OffsetFetchRequestGroup) (*fsm.Image, error) {
+	groups := f.srv.backend.groups
+	if !f.synced {
+		if err := groups.coordinates(g.GroupID); err != nil {
+			return nil, err
+		}
+		if f.srv.backend.sync(ctx) != nil {
+			return nil, errNotCoordinator
+		}
+		f.synced = true
+	}
+	return groups.readable(g.GroupID, present(g.MemberID), g.MemberEpoch)
 }
 
 func (f *offsetFetch) topic(im *fsm.Image, group string, in *wire.OffsetFetchRequestTopic) wire.OffsetFetchResponseTopic {
@@ -132,8 +156,18 @@ func committedPartition(index int32, c fsm.Committed) wire.OffsetFetchResponsePa
 		PartitionIndex: index, CommittedOffset: c.Offset, CommittedLeaderEpoch: c.LeaderEpoch, Metadata: &c.Metadata}
 }
 
+// coordinates returns nil if this node coordinates a group, as far as it knows.
+func (g *groups) coordinates(id string) error {
+	t, _, err := g.enter(id)
+	if err != nil {
+		return err
+	}
+	t.shard.mu.Unlock()
+	return nil
+}
+
 // readable returns the Image in which the offsets of a group are to be read, if
-// this node coordinates it. A member of the consumer protocol must show its epoch.
+// this node coordinates it by that Image. A member of the consumer protocol must show its epoch.
 func (g *groups) readable(id, member string, epoch int32) (*fsm.Image, error) {
 	t, im, err := g.enter(id)
 	if err != nil {

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/weirmq/weir/fsm"
 	"github.com/weirmq/weir/wire"
 )
 
@@ -104,9 +106,13 @@ func TestOffsetFetchGroups(t *testing.T) {
 	commitCodeOf(w, commitRequest(8, "b", "t", id, 0, 2))
 	req := offsetFetchRequest(8, "a", nil)
 	req.Groups = append(req.Groups, offsetFetchRequest(8, "b", nil).Groups...)
+	asked := ts.asked()
 	resp := w.ask(req).(*kmsg.OffsetFetchResponse)
 	if len(resp.Groups) != 2 || resp.Groups[0].Topics[0].Partitions[0].Offset != 1 || resp.Groups[1].Topics[0].Partitions[0].Offset != 2 {
 		t.Errorf("the answer is %+v", resp.Groups)
+	}
+	if asked = ts.asked() - asked; asked != 1 {
+		t.Errorf("the controller was asked %d times for one request", asked)
 	}
 }
 
@@ -124,5 +130,44 @@ func TestOffsetFetchNotCoordinator(t *testing.T) {
 		if code != wire.NotCoordinator {
 			t.Errorf("version %d: %v", v, code)
 		}
+	}
+}
+
+// A coordinator whose session lasts may have been replaced, and its Image may lack what its
+// successors took: it tells nothing before its Image is as new as the question.
+func TestOffsetFetchIsNotOlderThanTheQuestion(t *testing.T) {
+	ts, id := groupServer(t)
+	w := ts.dial()
+	commitCodeOf(w, commitRequest(8, "g", "t", id, 0, 1))
+	slot := fsm.SlotOf("g")
+	others := func() error { // another node has the slot, and takes a commit
+		ts.image.own(otherID)
+		commit := fsm.CommitOffsets{Group: "g", Epoch: -1, ExpireMs: -1, Topics: []fsm.CommitTopic{{Topic: id, Partitions: []fsm.CommitPartition{{Offset: 2}}}}}
+		cmd := fsm.SlotCommand{Slot: slot, Epoch: ts.image.image().Slot(slot).Epoch, Seq: 1, Changes: []fsm.GroupChange{commit}}
+		if res := ts.image.propose(cmd); res.Err != nil || len(res.Items) > 0 && res.Items[0] != nil {
+			t.Errorf("the other node's commit: %+v", res)
+		}
+		return nil
+	}
+	ask := func(meanwhile func() error) (wire.Code, int64) {
+		ts.during(meanwhile)
+		code, got := fetchedOffsets(w.ask(offsetFetchRequest(8, "g", nil)).(*kmsg.OffsetFetchResponse))
+		return code, got["t"][0].Offset
+	}
+	if code, _ := ask(func() error { return errors.New("no controller answers") }); code != wire.NotCoordinator {
+		t.Errorf("without a controller: %v", code)
+	}
+	if code, _ := ask(others); code != wire.NotCoordinator {
+		t.Errorf("while another node has the slot: %v", code)
+	}
+	if asked := ts.asked(); asked != 2 {
+		t.Errorf("the controller was asked %d times for two requests", asked)
+	}
+	if code, _ := ask(others); code != wire.NotCoordinator || ts.asked() != 2 {
+		t.Errorf("known not to coordinate: %v, and the controller was asked %d times", code, ts.asked())
+	}
+	ts.image.own(selfID)
+	if code, offset := ask(func() error { _ = others(); ts.image.own(selfID); return nil }); code != wire.None || offset != 2 {
+		t.Errorf("after the slot came back: %v, offset %d", code, offset)
 	}
 }

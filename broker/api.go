@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -126,11 +127,18 @@ func (s *server) served(key wire.Key) *servedAPI {
 	return s.apis[key]
 }
 
+// syncWait bounds how long an answer waits for the controller: longer than one takes to be elected.
+// Then the client is told to look for who answers it now, which may be another node.
+const syncWait = 2 * time.Second
+
 // backend is what handlers see of the node. It does not change while the server runs.
 type backend struct {
 	self fsm.BrokerID
 	// image is the newest Image that this node has applied.
 	image func() *fsm.Image
+	// sync waits until image shows all that had been decided anywhere when it was called: for
+	// answers that whoever replaced this node, without its knowing, could contradict.
+	sync func(context.Context) error
 	// partition returns the replica hosted here, or a nil interface.
 	partition func(fsm.TopicPartition) replica
 	// admin creates and deletes topics, on whichever node decides.

@@ -64,6 +64,9 @@
 //     contradict: acks 0 and 1, and reads; unless the whole ISR has answered on
 //     the feed within the session.
 //     It does no slot work either, and drops no member for it.
+//   - A session does not tell that nobody else has acted. What a successor could
+//     contradict for good (committed offsets, the refusal of a sequence) is told
+//     only when the Image is as new as the question: backend.sync.
 //   - Files are deleted only on a tombstone of their topic id, or on a row of it that names the
 //     replicas and leaves this node out.
 //   - A node acts on being named a leader only under its own broker epoch.

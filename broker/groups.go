@@ -22,7 +22,9 @@ const groupRowMax = 8 << 20
 // made, which one worker at a time gets into the metadata log (group_proposals.go).
 // Nothing else is needed to take over: the Image that names the new owner already
 // holds all that the old one was acknowledged, and what the old one still tries is
-// refused for its slot epoch.
+// refused for its slot epoch. What the old one reads is as old as its Image, and it
+// may not know: so committed offsets are told only after the controller was asked
+// how far the Image must be (09_offset_fetch.go).
 //
 // One goroutine, run, serves the timers of all groups (group_timers.go), expires
 // offsets (group_retention.go), and starts the workers, which it waits for.

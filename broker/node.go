@@ -384,7 +384,7 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 	ids := newProducerIDs(n.controller, n.controller.Image, func() (fsm.BrokerID, fsm.BrokerEpoch) { return n.env.self, n.env.epoch() })
 	b := &backend{
-		self: n.env.self, image: n.controller.Image, partition: n.replica, admin: topicDefaults{n.controller, n.cfg.MinInSync},
+		self: n.env.self, image: n.controller.Image, sync: n.controller.Sync, partition: n.replica, admin: topicDefaults{n.controller, n.cfg.MinInSync},
 		controller: n.controller.Leader, producerID: ids.next, groups: n.groups, ops: n.operations(), metrics: n.metrics, log: n.log,
 	}
 	s, err := newServer(n.serverConfig(), b)

@@ -92,7 +92,8 @@ type after struct {
 
 // Append writes one validated batch as leader. Acks is the client's: 0 and 1 need
 // this node's session to be fresh, -1 needs a sufficient ISR. The batch's header
-// is changed in place; the batch is not kept.
+// is changed in place; the batch is not kept. What the log refuses it refuses in the
+// epoch of the ticket: whether that is the last one is the caller's to find out.
 func (p *Partition) Append(b batch.Batch, acks int16) (Ticket, error) {
 	if p.env.hung.Load() {
 		return Ticket{}, errStaleSession
@@ -105,12 +106,10 @@ func (p *Partition) Append(b batch.Batch, acks int16) (Ticket, error) {
 	}
 	got, err := p.log.AppendLeader(b, p.epoch)
 	if err != nil {
-		if refusesSequence(err) && !p.judgesSequencesLocked() {
-			err = errNotLeader
-		}
+		t := Ticket{LeaderEpoch: p.epoch}
 		p.mu.Unlock()
 		p.trouble(err)
-		return Ticket{}, appendError(err)
+		return t, appendError(err)
 	}
 	t := Ticket{Appended: got, LogStart: p.log.Start(), LeaderEpoch: p.epoch, w: p}
 	if got.Duplicate {
@@ -152,15 +151,6 @@ const heardBeats = 2
 // opposed to one that has given up on this node, thus stops nobody.
 func (p *Partition) mayServeLocked() bool {
 	return p.env.fresh() || p.lead.Heard(p.env.heardSince(), p.env.heard)
-}
-
-// judgesSequencesLocked tells whether this log surely holds all that a producer was
-// answered: no other leader may have taken batches that are missing here. Otherwise
-// the client would take the refusal of a sequence for a loss. A node that has
-// announced its stop may have lost its leaderships by facts that reach it late,
-// whatever its session says.
-func (p *Partition) judgesSequencesLocked() bool {
-	return !p.env.stopping.Load() && p.mayServeLocked()
 }
 
 // trouble reports an error of the log that concerns more than one call: a folder

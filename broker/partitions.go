@@ -12,7 +12,7 @@ import (
 )
 
 // environment is what all partitions of a node share. Its fields are set before
-// the first partition is made and do not change, but for stopping.
+// the first partition is made and do not change, but for hung.
 type environment struct {
 	self   fsm.BrokerID
 	epoch  func() fsm.BrokerEpoch // this node's own; 0 before it has registered, and a new one when it had to register again
@@ -35,8 +35,6 @@ type environment struct {
 
 	// bootTime is a clock that goes on while the machine sleeps; heard and heardSince are in it.
 	bootTime func() time.Time
-	// stopping is set before the controller is told that this node stops.
-	stopping atomic.Bool
 	// hung tells that calls of the disk do not return: whoever takes a partition's lock may
 	// wait as long as they do.
 	hung atomic.Bool

@@ -283,6 +283,10 @@ type testServer struct {
 	nextPID  int64                          // guarded by mu
 	pidErr   error                          // guarded by mu
 	leader   fsm.BrokerID                   // guarded by mu; the controller
+	syncs    int                            // guarded by mu; how often the controller was asked
+	// meanwhile is what else happens before the Image is as new as the controller's. An error is that
+	// the controller does not say how new that is.
+	meanwhile func() error // guarded by mu
 }
 
 // lockedBuffer is a log that a test reads while others write.
@@ -321,6 +325,7 @@ func newTestServerOf(t testing.TB, change func(*serverConfig), groups GroupConfi
 	b := &backend{
 		self:       selfID,
 		image:      ts.image.image,
+		sync:       ts.sync,
 		partition:  ts.partition,
 		admin:      ts.admin,
 		controller: ts.controller,
@@ -365,6 +370,32 @@ func (ts *testServer) partition(tp fsm.TopicPartition) replica {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return ts.replicas[tp]
+}
+
+// sync stands in for controller.Node.Sync.
+func (ts *testServer) sync(context.Context) error {
+	ts.mu.Lock()
+	ts.syncs++
+	meanwhile := ts.meanwhile
+	ts.mu.Unlock()
+	if meanwhile == nil {
+		return nil
+	}
+	return meanwhile()
+}
+
+// during sets what happens while the controller is asked.
+func (ts *testServer) during(meanwhile func() error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.meanwhile = meanwhile
+}
+
+// asked is how often the controller was asked.
+func (ts *testServer) asked() int {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.syncs
 }
 
 func (ts *testServer) controller() (fsm.BrokerID, bool) {

@@ -63,7 +63,6 @@ func (n *Node) close(ctx context.Context) error {
 func (n *Node) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handOffPatience)
 	defer cancel()
-	n.env.stopping.Store(true)
 	if err := n.controller.StopBroker(ctx); err != nil {
 		n.log.Warn("leaderships were not handed over", "error", err)
 	}

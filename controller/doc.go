@@ -67,6 +67,7 @@
 //	judgeFormer           one a term; shortens the session of the controller before, if it was silent
 //	readCalls             one a call being served (128 a connection at most), but for small proposals
 //	Session.run           one once the session has started
+//	syncs.run             one while somebody waits in Sync
 //	pusher.run            one a follower, from the first commit that it is told of
 //	goRaft                one a call of Raft that is waited for; ends with Raft's answer
 //	Raft's own            ended by stopRaft
@@ -79,7 +80,7 @@
 // All are leaves: none is held while another is taken, nor across network, disk, Raft or a
 // channel wait. peers.mu (handlers, connections), leadership.mu (the cell), machine.mu
 // (running, halted), proposer.mu (queue), gatherer.mu (what waits), compactor.mu
-// (bytes and snapshots), controlLinks.mu (the link to the leader),
+// (bytes and snapshots), controlLinks.mu (the link to the leader), syncs.mu (who waits in Sync),
 // callLink.mu (pending calls), pusher.mu, reach.mu and followerEnds.mu (what followers have and
 // whether they answer), store.mu (poisoned), Node.mu (no goroutine after Close; routes).
 // Those of the log are in controller/wal.

@@ -301,7 +301,7 @@ func (*refusedRequest) op() op                { return opRefused }
 func (*refusedRequest) repeatable() bool      { return true }
 func (r *refusedRequest) code(c *codec.Coder) { codeBroker(c, &r.id) }
 
-// syncRequest asks for the index that a starting node must reach.
+// syncRequest asks for the index at which an Image holds all that has been decided.
 type syncRequest struct{}
 
 func (*syncRequest) op() op           { return opSync }

@@ -61,6 +61,7 @@ type Node struct {
 	gatherer  *gatherer
 	compactor *compactor
 	session   *Session
+	syncs     *syncs
 	// logEnds answers the controller's questions about this broker's logs; nil until it can.
 	logEnds atomic.Pointer[LogEnds]
 	// succeeding is whether this node looks into the end of the leader.
@@ -117,6 +118,7 @@ func newNode(cfg Config) *Node {
 	n.gatherer = newGatherer(n)
 	n.compactor = newCompactor(n.log)
 	n.session = newSession(n)
+	n.syncs = &syncs{n: n}
 	return n
 }
 
@@ -341,15 +343,6 @@ func (n *Node) catchUp(ctx context.Context) error {
 			return fmt.Errorf("wait for the cluster's metadata: %w", err)
 		}
 	}
-}
-
-// Sync returns when the local Image holds what the controller knew when it was called.
-func (n *Node) Sync(ctx context.Context) error {
-	rep, err := n.call(ctx, &syncRequest{})
-	if err != nil {
-		return err
-	}
-	return n.machine.wait(ctx, rep.(*indexReply).index)
 }
 
 // reportWaiting tells from time to time why a node is not up yet, until ctx ends. It ends ctx

@@ -177,7 +177,9 @@ func proposed(a appliedEntry, err error) (reply, error) {
 	return &proposeReply{index: a.index, results: a.results}, nil
 }
 
-// sync names the index that a starting node must reach to know what the cluster knows now.
+// sync names the index that a node must reach to know what the cluster knew when it asked. All that
+// was acknowledged before is in our Image; had another controller decided any of it, we would not be
+// accepted as leader afterwards.
 func (t *term) sync(ctx context.Context) (reply, error) {
 	index := t.n.Image().Index()
 	if err := t.n.verifyLeader(ctx); err != nil {

@@ -20,8 +20,8 @@ func (t *term) suspect(id fsm.BrokerID) {
 	t.post(t.ctx, func() { t.probe(id) })
 }
 
-// probe redials a broker. Two refusals end its session: nothing listens where it did. A
-// timeout says nothing, since the broker may be alive behind a broken network.
+// probe redials a broker. Two refusals end its session: nothing listens where it did, or a
+// firewall says so. A timeout says nothing, since the broker may be alive behind a broken network.
 func (t *term) probe(id fsm.BrokerID) {
 	b, ok := t.n.Image().Broker(id)
 	if !ok || b.Fenced || id == t.n.id.NodeID || t.probing[id] {
@@ -67,7 +67,8 @@ func refusedTwice(ctx context.Context, refused func() bool, once func(), over fu
 	return false
 }
 
-// refuses tells whether a dial is refused by the host: there is no process any more.
+// refuses tells whether a dial is refused by the host: there is no process any more. A firewall that
+// refuses looks the same.
 func refuses(ctx context.Context, addr string) bool {
 	c, err := dialTCP(ctx, addr)
 	if err == nil {

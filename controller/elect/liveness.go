@@ -12,7 +12,9 @@ import (
 // A session ends in one of two ways. Either no heartbeat came for its length, or
 // there is evidence: a node whose connection to the broker closed had its redial
 // refused (Reported), and the controller's own dial was refused too (Refused). A
-// refusal proves that no process listens there; a timeout proves nothing.
+// timeout proves nothing. A refusal does not either where a firewall answers for the
+// broker, which then goes on as if it had a session: so nothing that must not be
+// contradicted may rest on one.
 //
 // Time during which the controller itself did not run is not held against
 // anyone: heartbeats may lie unread in its sockets. Every call tells the time;

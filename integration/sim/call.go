@@ -14,6 +14,9 @@ import (
 // retryPause is how long a call waits before it asks again.
 const retryPause = 20 * time.Millisecond
 
+// syncWait bounds how long a question of a client waits for the controller.
+const syncWait = time.Second
+
 // server answers one call.
 type server func(t *term, reply func(any, error))
 
@@ -125,4 +128,16 @@ func (n *node) propose(patience time.Duration, c fsm.Command, done func(fsm.Resu
 		})
 	}
 	attempt()
+}
+
+// sync calls back once the node's Image holds all that had been decided when it was called, as
+// controller.Node.Sync returns.
+func (n *node) sync(patience time.Duration, done func(error)) {
+	n.call(n.w.now+patience, func(t *term, reply func(any, error)) { t.sync(reply) }, func(v any, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		n.awaitIndex(v.(uint64), func() { done(nil) })
+	})
 }

@@ -368,9 +368,11 @@ func (r *replica) read(from batch.Offset) {
 
 // deposedAlive tells whether the cluster has ended this leadership otherwise than by the
 // end of the node's session: after that it is served again only once its Image has caught up.
+// Who is refused by a firewall is fenced before its session ends.
 func (r *replica) deposedAlive() bool {
 	im := r.n.w.raft.image
 	b, ok := im.Broker(r.n.id)
-	p, _ := im.Partition(r.part.tp)
-	return ok && b.Epoch == r.n.epoch && !b.Fenced && p.LeaderEpoch > r.epoch
+	p, exists := im.Partition(r.part.tp)
+	walled := r.n.walled+session > r.n.w.now
+	return ok && b.Epoch == r.n.epoch && (!b.Fenced || walled) && (!exists || p.LeaderEpoch > r.epoch)
 }

@@ -111,22 +111,28 @@ func (t *tenure) send(cmd fsm.SlotCommand, done func(fsm.Result, error)) {
 // how far it is; now and then it joins again and begins somewhere before that. Its ghost
 // is a member that has not heard of the new generation.
 type consumer struct {
-	w          *world
+	caller
 	tp         fsm.TopicPartition
 	generation int32 // 0: not joined
 	sent       batch.Offset
 	acked      batch.Offset // in this generation
-	conn       int          // requests of an older one are dropped
-	asked      int          // requests, ever
-	served     int          // the newest of them that a node looked at
-	at         *node
-	arrives    time.Duration
 	joining    bool
-	tried      int32 // the newest generation that was asked for
+	tried      int32   // the newest generation that was asked for
+	watcher    *caller // somebody else, who asks what is committed
+}
+
+// caller is a client's connection to whom it takes for the coordinator.
+type caller struct {
+	w       *world
+	conn    int // requests of an older one are dropped
+	asked   int // requests, ever
+	served  int // the newest of them that a node looked at
+	at      *node
+	arrives time.Duration
 }
 
 func (w *world) newConsumer() {
-	c := &consumer{w: w}
+	c := &consumer{caller: caller{w: w}, watcher: &caller{w: w}}
 	w.after(time.Second, c.run)
 }
 
@@ -201,31 +207,47 @@ func (c *consumer) commit(generation int32, offset batch.Offset, done func(error
 	c.ask(func(t *tenure, done func(error)) { t.put(req, done) }, done)
 }
 
-// fetch asks the coordinator what is committed.
+// fetch asks the coordinator what is committed, as who commits or as somebody else, who may not
+// have heard of a new coordinator. It answers when its Image is as new as the controller's was after
+// the question, if the slot is still its own then.
 func (c *consumer) fetch() {
 	generation, tp, acked := c.generation, c.tp, c.acked
-	c.ask(func(t *tenure, done func(error)) {
-		w, n := c.w, t.n
-		if s := w.raft.image.Slot(fsm.SlotOf(groupID)); s.Epoch != t.epoch || !n.fresh() {
+	who := &c.caller
+	if c.w.chance(700) {
+		who = c.watcher
+	}
+	who.ask(func(t *tenure, done func(error)) {
+		if !t.n.fresh() {
 			done(errNotCoordinator)
 			return
 		}
-		if g, ok := n.im.Group(groupID); !ok || g.Epoch != generation {
+		t.n.sync(syncWait, func(err error) {
+			if err != nil || t.ended || !t.n.fresh() {
+				done(errNotCoordinator)
+				return
+			}
+			c.w.checkCommitted(t.n, tp, generation, acked)
 			done(nil)
-			return
-		}
-		got, _ := n.im.Committed(groupID, tp)
-		if _, exists := w.raft.image.Partition(tp); exists && got.Offset < acked {
-			w.fail("acknowledged commits are read", "node %d reads %d in generation %d, where %d was acknowledged", n.id, got.Offset, generation, acked)
-		}
-		done(nil)
+		})
 	}, func(error) {})
+}
+
+// checkCommitted checks what a coordinator tells a member of a generation that knew of acked
+// when it asked.
+func (w *world) checkCommitted(n *node, tp fsm.TopicPartition, generation int32, acked batch.Offset) {
+	if g, ok := n.im.Group(groupID); !ok || g.Epoch != generation {
+		return
+	}
+	got, _ := n.im.Committed(groupID, tp)
+	if _, exists := w.raft.image.Partition(tp); exists && got.Offset < acked {
+		w.fail("acknowledged commits are read", "node %d reads %d in generation %d, where %d was acknowledged", n.id, got.Offset, generation, acked)
+	}
 }
 
 // ask sends a request to whom some node takes for the coordinator. Requests of one
 // connection arrive in order; one that is not answered in time ends the connection, and
 // what arrives on it later is not served.
-func (c *consumer) ask(serve func(*tenure, func(error)), done func(error)) {
+func (c *caller) ask(serve func(*tenure, func(error)), done func(error)) {
 	w := c.w
 	if c.at == nil {
 		some := w.nodes[w.rand.IntN(len(w.nodes))]

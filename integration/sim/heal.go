@@ -36,6 +36,7 @@ func (w *world) heal() {
 	w.healed, w.healedAt = true, w.now
 	core := w.drawCore()
 	w.cut, w.slow = fresh[int](len(w.nodes)), fresh[time.Duration](len(w.nodes))
+	w.walls = make([]int, len(w.nodes))
 	for _, n := range w.nodes {
 		n.pausedUntil, n.stalledUntil, n.metaHeld = 0, 0, 0
 		n.clientCut, n.answersLost, n.changesLate, n.changesAfter = 0, 0, 0, 0

@@ -103,6 +103,8 @@ func (w *world) disturb(f Fault, n, m *node) {
 		w.cutFor(m, n, f.For)
 	case FaultIsolate:
 		w.isolate(n, f.For)
+	case FaultWall:
+		w.wallIn(n, f.For)
 	case FaultReset:
 		for _, s := range slices.Concat(n.sources, m.sources) {
 			if c := s.conn; c != nil && (c.to == n || c.to == m) {

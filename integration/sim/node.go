@@ -29,8 +29,9 @@ type node struct {
 	journals        []*held
 	snapshot        []byte // of the Image
 	snapshotApplied int
-	dark            bool    // without power: nobody answers, not even to refuse
-	drift           float64 // how fast its clocks go
+	dark            bool          // without power: nobody answers, not even to refuse
+	walled          time.Duration // when the last firewall around it goes
+	drift           float64       // how fast its clocks go
 
 	// The process. life numbers them; events of earlier ones do not happen.
 	life         int
@@ -229,16 +230,14 @@ func (n *node) open() {
 
 // catchUpWithCluster waits until the Image is as new as the controller's.
 func (n *node) catchUpWithCluster() {
-	n.call(n.w.now+time.Hour, func(t *term, reply func(any, error)) { t.sync(reply) }, func(v any, err error) {
+	n.sync(time.Hour, func(err error) {
 		if err != nil {
 			n.do(retryPause, laneControl, n.catchUpWithCluster)
 			return
 		}
-		n.awaitIndex(v.(uint64), func() {
-			n.do(0, laneData, func() {
-				n.adopt()
-				n.register()
-			})
+		n.do(0, laneData, func() {
+			n.adopt()
+			n.register()
 		})
 	})
 }

@@ -72,6 +72,7 @@ const (
 	FaultCut        FaultKind = "cut"         // one direction between two nodes loses everything
 	FaultSplit      FaultKind = "split"       // both directions
 	FaultIsolate    FaultKind = "isolate"     // from all other nodes, not from clients
+	FaultWall       FaultKind = "wall"        // from all other nodes, not from clients, and dials are refused as if the process had ended
 	FaultReset      FaultKind = "reset"       // the connections between two nodes break
 	FaultSlowLink   FaultKind = "slow-link"   // messages from one node to another take long
 	FaultController FaultKind = "controller"  // the Raft leader loses its office
@@ -152,6 +153,7 @@ func PlanFor(seed uint64) Plan {
 	p.drawRare()
 	p.drawAimed()
 	p.drawMoves()
+	p.drawWalls()
 	p.drawMore()
 	return p
 }

@@ -132,10 +132,11 @@ func (r *replica) produce(b batch.Batch, acks int, done func(storage.Appended, e
 		return err
 	})
 	if err != nil {
-		if errors.Is(err, storage.ErrOutOfOrderSequence) && (r.n.stopping || !r.mayServe()) {
-			err = errNotLeader // what another leader took may be missing here
-		}
 		r.n.trouble(err)
+		if errors.Is(err, storage.ErrOutOfOrderSequence) {
+			r.judge(err, done)
+			return
+		}
 		done(storage.Appended{}, err)
 		return
 	}
@@ -151,6 +152,18 @@ func (r *replica) produce(b batch.Batch, acks int, done func(storage.Appended, e
 		return
 	}
 	r.await(got, done)
+}
+
+// judge is stage two of a refused sequence: that holds if no other leader may have taken what is
+// missing here.
+func (r *replica) judge(err error, done func(storage.Appended, error)) {
+	n, epoch := r.n, r.epoch
+	n.sync(syncWait, func(failed error) {
+		if s, ok := n.im.Partition(r.tp); failed != nil || !ok || s.Leader != n.id || s.LeaderEpoch != epoch {
+			err = errNotLeader
+		}
+		done(storage.Appended{}, err)
+	})
 }
 
 // await is stage two: nil once the high watermark has passed the batch within the

@@ -388,7 +388,8 @@ func (t *term) redial(b fsm.Broker, n, refusals int) {
 	t.n.do(redialPauses[n], laneControl, func() { t.redial(b, n+1, refusals) })
 }
 
-// refusedBy tells whether a dial is refused: the host is there and no process is.
+// refusedBy tells whether a dial is refused: the host is there and no process is, or a firewall
+// answers for it.
 func (n *node) refusedBy(m *node) bool {
-	return m != n && !m.up && !m.dark && n.w.reaches(n, m) && n.w.reaches(m, n)
+	return n.w.walledOff(n, m) || m != n && !m.up && !m.dark && n.w.reaches(n, m) && n.w.reaches(m, n)
 }

@@ -33,6 +33,7 @@ type world struct {
 	doomed    []fsm.TopicID     // asked to be deleted
 	moves     []move            // reassignments that were asked for
 	cut       [][]int           // by sender and receiver: how many faults stop messages
+	walls     []int             // by node: how many firewalls stand around it
 	slow      [][]time.Duration // added to each message
 	trail     trail
 	scanned   []rec      // what scan found last
@@ -120,7 +121,7 @@ func Run(p Plan) (rep Report, bad *Violation) {
 
 func newWorld(p Plan) *world {
 	w := &world{plan: p, rand: rand.New(rand.NewPCG(p.Seed, 0x51a)), forced: map[fsm.TopicPartition]forced{}}
-	w.raft = newRaft(w)
+	w.raft, w.walls = newRaft(w), make([]int, p.Nodes)
 	w.before = w.raft.image
 	for i := range p.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
