@@ -70,6 +70,11 @@ func chaosCoordination() []ChaosMutant {
 			},
 		},
 		{
+			Name: "deposed-coordinator-tells", Rule: "a coordinator tells what is committed only from metadata no older than the question", Hosts: true,
+			Args: "-faults cut-refused -times 8", Found: `committed-back.*`,
+			Edits: []FileEdit{{"broker/09_offset_fetch.go", "if f.srv.backend.sync(ctx) != nil {", "if ctx.Err() != nil {"}},
+		},
+		{
 			Name: "any-generation", Rule: "a member commits only in its present generation", Args: "-scenario S12", Found: `took a commit of a generation that is over.*`,
 			Edits: []FileEdit{
 				{"broker/group/offsets.go", "case epoch != g.generation(m):", "case epoch > g.generation(m):"},

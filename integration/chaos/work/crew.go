@@ -22,6 +22,7 @@ type Crew struct {
 	patience time.Duration // how long producers wait for their last answers; 0: they crash
 
 	admin   *kgo.Client
+	watch   *kgo.Client // asks for committed offsets alone, and so does not hear who leads or coordinates by now
 	working sync.WaitGroup
 }
 
@@ -31,7 +32,12 @@ func NewCrew(b *Book, brokers func() []string, patience time.Duration) (*Crew, e
 	if err != nil {
 		return nil, err
 	}
-	return &Crew{book: b, brokers: brokers, patience: patience, admin: cl}, nil
+	watch, err := kgo.NewClient(append(baseOptions(brokers(), "chaos-watch"), kgo.RetryTimeout(5*time.Second), kgo.MetadataMaxAge(time.Hour))...)
+	if err != nil {
+		cl.Close()
+		return nil, err
+	}
+	return &Crew{book: b, brokers: brokers, patience: patience, admin: cl, watch: watch}, nil
 }
 
 // Admin is a client for questions and admin calls.
@@ -44,6 +50,7 @@ func (c *Crew) Client() *kgo.Client { return c.admin }
 func (c *Crew) Close() {
 	c.working.Wait()
 	c.admin.Close()
+	c.watch.Close()
 }
 
 // Wait waits for all clients.
@@ -123,12 +130,29 @@ func (c *Crew) Insist(ctx context.Context, what string, call func(context.Contex
 	}
 }
 
-// Observe asks from time to time where partitions end and what groups have committed,
-// each round as a process of its own history.
+// How often an observer asks. What groups have committed it asks often: a coordinator that was
+// deposed does not know it for a second or two only.
+const (
+	endsEvery      = 2 * time.Second
+	committedEvery = 200 * time.Millisecond
+)
+
+// Observe asks from time to time where partitions end, and what groups have committed, as a process
+// of its own each.
 func (c *Crew) Observe(ctx context.Context, topics []*Topic, groups []Membership) {
+	c.every(ctx, endsEvery, func(me history.Process) { c.ends(ctx, me, topics) })
+	for _, g := range groups {
+		c.every(ctx, committedEvery, func(me history.Process) {
+			_ = c.committed(ctx, me, g) // unanswered questions are no part of the history
+		})
+	}
+}
+
+// every has a process ask until ctx ends.
+func (c *Crew) every(ctx context.Context, pause time.Duration, ask func(history.Process)) {
 	c.working.Go(func() {
 		me := c.book.Process()
-		tick := time.NewTicker(2 * time.Second)
+		tick := time.NewTicker(pause)
 		defer tick.Stop()
 		for {
 			select {
@@ -136,10 +160,7 @@ func (c *Crew) Observe(ctx context.Context, topics []*Topic, groups []Membership
 				return
 			case <-tick.C:
 			}
-			c.ends(ctx, me, topics)
-			for _, g := range groups {
-				_ = c.committed(ctx, me, g) // unanswered questions are no part of the history
-			}
+			ask(me)
 		}
 	})
 }
@@ -173,7 +194,7 @@ func (c *Crew) committed(ctx context.Context, me history.Process, g Membership) 
 	wait, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	op := history.Op{Process: me, Func: history.Committed, Outcome: history.OK, Invoke: c.book.Now(), Group: g.Number}
-	answer, err := c.Admin().FetchOffsets(wait, g.Group)
+	answer, err := kadm.NewClient(c.watch).FetchOffsets(wait, g.Group)
 	if err != nil {
 		return err
 	}
