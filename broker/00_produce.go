@@ -200,12 +200,9 @@ func (p *produce) wait(ctx context.Context) Reply {
 // answered: no other leader has taken batches that are missing here. Otherwise the
 // client would take the refusal for a loss; it is told that this node does not lead.
 func (p *produce) judge(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, syncWait)
-	defer cancel()
-	synced, b := p.srv.backend.sync(ctx) == nil, p.srv.backend
-	im := b.image()
+	leads := p.srv.backend.stillLeads(ctx)
 	for _, r := range p.refused {
-		if s, ok := im.Partition(r.tp); !synced || !ok || s.Leader != b.self || s.LeaderEpoch != r.epoch {
+		if !leads(r.tp, r.epoch) {
 			r.err = errNotLeader
 		}
 		p.fail(r.tp, r.out, r.err)

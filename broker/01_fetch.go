@@ -89,7 +89,32 @@ func (f *fetch) run(ctx context.Context) Reply {
 			f.read()
 		}
 	}
+	f.judge(ctx)
 	return f.reply(ctx)
+}
+
+// judge has offsets past the end of a log that this node leads called out of range only if no other
+// node has led it since: a client without leader epochs would begin anew, where its
+// offset may be one of a successor's. It is told that this node does not lead.
+func (f *fetch) judge(ctx context.Context) {
+	var leads func(fsm.TopicPartition, batch.Epoch) bool
+	for i := range f.got {
+		got := &f.got[i]
+		p := &f.set.parts[got.part]
+		if !errors.Is(got.err, errOutOfRange) || p.offset < got.LogStart {
+			continue
+		}
+		was, ok := f.im.Partition(f.set.tp(p))
+		if !ok || was.Leader != f.conn.srv.backend.self {
+			continue // a follower's word sends a client to the leader
+		}
+		if leads == nil {
+			leads = f.conn.srv.backend.stillLeads(ctx)
+		}
+		if !leads(f.set.tp(p), was.LeaderEpoch) {
+			got.err = errNotLeader
+		}
+	}
 }
 
 // open finds what is to be read, or says what is wrong with the request as a

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -217,6 +218,35 @@ func TestFetchPartitionErrors(t *testing.T) {
 		if !bytes.Equal(got[1].Partitions[0].RecordBatches, want) {
 			t.Errorf("%s: the other partition: %d bytes", tt.name, len(got[1].Partitions[0].RecordBatches))
 		}
+	}
+}
+
+// An offset past the end is out of range only where nobody else has led since: it may be one of a
+// successor's.
+func TestFetchOutOfRangeIsJudgedByThePresentLeader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*testServer, fsm.TopicPartition) error
+		offset    int64
+		want      wire.Code
+		asked     int
+	}{
+		"it leads":                    {leadBy(), 2, wire.OffsetOutOfRange, 1},
+		"no controller tells":         {func(*testServer, fsm.TopicPartition) error { return errors.New("no controller") }, 2, wire.NotLeaderOrFollower, 1},
+		"another leads":               {leadBy(otherID), 2, wire.NotLeaderOrFollower, 1},
+		"it leads again, another led": {leadBy(otherID, selfID), 2, wire.NotLeaderOrFollower, 1},
+		"below the start":             {leadBy(otherID), -1, wire.OffsetOutOfRange, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t, nil)
+			id, parts := ts.stored(t, "orders", 1)
+			appendTo(t, parts[0], 1, 100)
+			ts.during(func() error { return tt.meanwhile(ts, fsm.TopicPartition{Topic: id}) })
+			r := fetchRequest(11, "orders", 0, tt.offset)
+			got := ts.dial().ask(r).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+			if wire.Code(got.ErrorCode) != tt.want || ts.asked() != tt.asked {
+				t.Errorf("code %v, the controller was asked %d times; want %v, %d", wire.Code(got.ErrorCode), ts.asked(), tt.want, tt.asked)
+			}
+		})
 	}
 }
 

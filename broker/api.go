@@ -155,6 +155,19 @@ type backend struct {
 	log     hclog.Logger
 }
 
+// stillLeads asks the controller, and returns whether this node leads a partition in an epoch after
+// that: then no other has led it since. Nothing is led when no controller answers.
+func (b *backend) stillLeads(ctx context.Context) func(fsm.TopicPartition, batch.Epoch) bool {
+	ctx, cancel := context.WithTimeout(ctx, syncWait)
+	defer cancel()
+	synced := b.sync(ctx) == nil
+	im := b.image()
+	return func(tp fsm.TopicPartition, e batch.Epoch) bool {
+		p, ok := im.Partition(tp)
+		return synced && ok && p.Leader == b.self && p.LeaderEpoch == e
+	}
+}
+
 // replica is a partition as handlers see it: *Partition, or a test's.
 type replica interface {
 	Append(b batch.Batch, acks int16) (Ticket, error)

@@ -65,7 +65,7 @@
 //     the feed within the session.
 //     It does no slot work either, and drops no member for it.
 //   - A session does not tell that nobody else has acted. What a successor could
-//     contradict for good (committed offsets, the refusal of a sequence) is told
+//     contradict for good (committed offsets, the refusal of a sequence, or of an offset past the end) is told
 //     only when the Image is as new as the question: backend.sync.
 //   - Files are deleted only on a tombstone of their topic id, or on a row of it that names the
 //     replicas and leaves this node out.
