@@ -24,8 +24,10 @@ const (
 )
 
 func handleOffsetCommit(_ context.Context, c *Conn, h wire.RequestHeader, r wire.Request) Pending {
-	oc := &offsetCommit{srv: c.srv, version: h.Version, req: r.(*wire.OffsetCommitRequest)}
-	oc.submit()
+	oc := &offsetCommit{srv: c.srv, conn: c.number, version: h.Version, req: r.(*wire.OffsetCommitRequest)}
+	if err := oc.submit(); err != nil {
+		return func(context.Context) Reply { return Reply{Close: err} }
+	}
 	return func(ctx context.Context) Reply {
 		oc.wait(ctx)
 		return Reply{Body: oc.resp}
@@ -36,6 +38,7 @@ func handleOffsetCommit(_ context.Context, c *Conn, h wire.RequestHeader, r wire
 // stored, so that commits of one connection keep their order.
 type offsetCommit struct {
 	srv     *server
+	conn    uint64 // the number of its connection
 	version int16
 	req     *wire.OffsetCommitRequest
 	resp    *wire.OffsetCommitResponse
@@ -54,16 +57,22 @@ type commitPart struct {
 // commitAt is where the answer of one partition goes: its places in the response.
 type commitAt struct{ topic, partition int32 }
 
-func (o *offsetCommit) submit() {
+// submit queues what can be stored. An error ends the connection.
+func (o *offsetCommit) submit() error {
 	g := o.srv.backend.groups
 	im := o.srv.backend.image()
 	o.collect(im)
 	if len(o.parts) == 0 {
-		return
+		return nil
 	}
-	if err := g.commit(o); err != nil {
+	err := g.commit(o)
+	if errors.Is(err, errLateCommit) {
+		return err
+	}
+	if err != nil {
 		o.failAll(err)
 	}
+	return nil
 }
 
 // collect makes the answer, with what is wrong with single partitions, and the
@@ -213,6 +222,15 @@ func (o *offsetCommit) failMissing(part *commitPart) {
 	}
 }
 
+// errLateCommit: a commit may have been on its way for long. A network that was cut delivers it when
+// it is whole again, though its client gave the connection up meanwhile, sent it again on another, and
+// committed more since. So no commit is taken from a connection that is older than this node's
+// tenure of the slot, nor from a member that has committed on a newer one. Such a
+// connection is closed: a client that lives opens another, and one that does not hears nothing.
+//
+// Kafka takes it, and the committed offset goes back.
+var errLateCommit = errors.New("a commit on an old connection may be late: the client is to connect again")
+
 // commit checks who commits and queues the changes. An error means that none was.
 func (g *groups) commit(o *offsetCommit) error {
 	req := o.req
@@ -221,6 +239,9 @@ func (g *groups) commit(o *offsetCommit) error {
 		return err
 	}
 	defer t.shard.mu.Unlock()
+	if o.conn <= t.conns {
+		return errLateCommit
+	}
 	now := g.now()
 	if err := t.checkCommit(im, o, now); err != nil {
 		return err

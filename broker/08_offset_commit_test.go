@@ -179,3 +179,48 @@ func TestOffsetCommitNotCoordinator(t *testing.T) {
 		t.Errorf("slot of another node: %v", got)
 	}
 }
+
+// A commit that was on its way for long, on a connection that its client has given up, must not undo
+// what was committed since.
+func TestLateCommitsAreNotTaken(t *testing.T) {
+	ts, id := groupServer(t)
+	old := ts.dial()
+	joined := stableMember(old)
+	commit := func(offset int64) *kmsg.OffsetCommitRequest {
+		req := commitRequest(9, "g", "t", id, 0, offset)
+		req.MemberID, req.Generation = joined.MemberID, joined.Generation
+		return req
+	}
+	if got := commitCodeOf(old, commit(1)); got != wire.None {
+		t.Fatalf("the first commit: %v", got)
+	}
+	next := ts.dial()
+	if got := commitCodeOf(next, commit(3)); got != wire.None {
+		t.Fatalf("a commit on a newer connection: %v", got)
+	}
+	old.send(commit(2))
+	old.closed()
+
+	ts.image.own(otherID)
+	ts.image.own(selfID)
+	next.send(commit(2)) // sent before the slot went, as far as this node can tell
+	next.closed()
+	last := ts.dial()
+	if got := commitCodeOf(last, commit(4)); got != wire.None {
+		t.Errorf("a commit on a connection of this tenure: %v", got)
+	}
+	if got, _ := ts.image.image().Committed("g", fsm.TopicPartition{Topic: id}); got.Offset != 4 {
+		t.Errorf("committed is %d, want 4", got.Offset)
+	}
+}
+
+// Who commits from outside a group may do it on any connection of this tenure.
+func TestCommitsFromOutsideAreNotOrdered(t *testing.T) {
+	ts, id := groupServer(t)
+	first, second := ts.dial(), ts.dial()
+	for _, w := range []*wireClient{second, first} {
+		if got := commitCodeOf(w, commitRequest(8, "g", "t", id, 0, 1)); got != wire.None {
+			t.Errorf("a commit from outside: %v", got)
+		}
+	}
+}

@@ -44,6 +44,7 @@ type Conn struct {
 	address netip.Addr
 	frames  frameReader
 	slots   chan struct{}
+	number  uint64   // of connections that groups know, rising as they come
 	quiet   bool     // no request has been read yet; belongs to the reader
 	watcher *Watcher // for the writer's waits; made when first needed
 
@@ -72,6 +73,7 @@ func newConn(s *server, c net.Conn, address netip.Addr) *Conn {
 		srv:     s,
 		c:       c,
 		address: address,
+		number:  s.backend.groups.conns.Add(1),
 		slots:   make(chan struct{}, s.config.MaxInFlight),
 		quiet:   true,
 	}
@@ -275,7 +277,7 @@ func releaseAll(ranges []storage.Range) {
 // time: the client went, or the server stops.
 func ordinary(err error) bool {
 	for _, end := range []error{io.EOF, net.ErrClosed, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE,
-		errShuttingDown, errIdle, context.Canceled} {
+		errShuttingDown, errIdle, errLateCommit, context.Canceled} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -22,6 +22,7 @@ import (
 // or stay within the node.
 var internalErrors = map[string]string{
 	"errIdle":               "ends a connection",
+	"errLateCommit":         "ends a connection",
 	"errFrameSlow":          "ends a connection",
 	"errFrameCut":           "ends a connection",
 	"errTooManyConnections": "refuses a connection",

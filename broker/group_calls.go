@@ -180,6 +180,9 @@ func (t *tenure) checkCommit(im *fsm.Image, o *offsetCommit, now time.Time) erro
 	if o.version < memberEpochs && epoch >= 0 && lg.core.HasEpochs(member) {
 		return wire.UnsupportedVersion
 	}
+	if !lg.core.CommitsOn(member, o.conn) {
+		return errLateCommit
+	}
 	return nil
 }
 

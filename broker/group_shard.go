@@ -24,6 +24,7 @@ type shard struct {
 type tenure struct {
 	shard *shard
 	epoch int32
+	conns uint64 // the number of the newest connection when it began
 	ended bool
 
 	live  map[string]*liveGroup
@@ -95,7 +96,7 @@ func (s *shard) follow(im *fsm.Image) {
 		return
 	}
 	t := &tenure{
-		shard: s, epoch: slot.Epoch, live: make(map[string]*liveGroup),
+		shard: s, epoch: slot.Epoch, conns: g.conns.Load(), live: make(map[string]*liveGroup),
 		waits: make(map[group.Ticket]chan groupAnswer), queue: slotQueue{seq: slot.Seq},
 	}
 	s.tenure = t

@@ -43,6 +43,9 @@ type groups struct {
 	log     hclog.Logger
 	metrics *groupMetrics
 
+	// conns counts the connections of clients, and is the number of the newest.
+	conns atomic.Uint64
+
 	// refused is when a request was last refused for want of a session, in Unix
 	// nanoseconds: members could not show then that they live.
 	refused atomic.Int64

@@ -112,6 +112,9 @@ func (ti *testImage) own(id fsm.BrokerID) {
 		c.Items = append(c.Items, fsm.SlotChange{Slot: i, Epoch: ti.image().Slot(i).Epoch, Owner: id})
 	}
 	ti.apply(c)
+	for _, g := range ti.owners {
+		g.eachTenure(func(*tenure, *fsm.Image) {}) // as when the Image has changed
+	}
 }
 
 // epochOf is the broker epoch of this node in the Image.
@@ -135,6 +138,7 @@ func newTestGroups(t testing.TB, ti *testImage, config GroupConfig) *groups {
 		self: selfID, epoch: func() fsm.BrokerEpoch { return ti.epochOf(selfID) }, image: ti.image, fresh: log.fresh.Load,
 		now: time.Now, propose: log, metrics: &m.groups, log: hclog.NewNullLogger(),
 	}, config)
+	ti.owners = append(ti.owners, g)
 	runGroups(t, g)
 	return g
 }

@@ -32,9 +32,10 @@ const (
 
 // testImage builds an Image by commands.
 type testImage struct {
-	t  testing.TB
-	mu sync.Mutex
-	im *fsm.Image
+	t      testing.TB
+	mu     sync.Mutex
+	im     *fsm.Image
+	owners []*groups // which follow who owns slots
 }
 
 func newTestImage(t testing.TB) *testImage {

@@ -17,6 +17,7 @@ type member struct {
 	holds    int       // replies to it that wait for a Put
 	joined   uint64    // order of joining
 	gone     bool      // is not a member any more
+	commits  uint64    // the newest connection that it committed on
 
 	// Of a classic group.
 	join        parked // its JoinGroup waits

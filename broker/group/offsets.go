@@ -54,6 +54,19 @@ func (g *Group) checkConsumerCommit(memberID, instance string, epoch int32) Code
 	return StaleMemberEpoch
 }
 
+// CommitsOn notes the connection on which a member commits, by a number that rises from one connection
+// to the next. It returns false for one older than the last: what comes there may have
+// been overtaken. Who is no member may commit on any.
+func (g *Group) CommitsOn(memberID string, connection uint64) bool {
+	m := g.members.find(memberID)
+	if m == nil {
+		return true
+	}
+	late := connection < m.commits
+	m.commits = max(m.commits, connection)
+	return !late
+}
+
 // HasEpochs says that a member has an epoch of its own that it must show: it speaks
 // the consumer protocol.
 func (g *Group) HasEpochs(memberID string) bool {

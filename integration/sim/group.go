@@ -28,6 +28,8 @@ type tenure struct {
 	waiting []groupWork
 	busy    bool
 	ended   bool
+	began   int // the number of the newest connection when it began
+	commits int // of the newest that the member committed on
 }
 
 // groupWork is one change with who waits for it.
@@ -48,7 +50,7 @@ func (n *node) slotChanged() {
 		t.end()
 	}
 	if b, ok := n.im.Broker(n.id); n.tenure == nil && s.Owner == n.id && ok && b.Epoch == n.epoch {
-		n.tenure = &tenure{n: n, epoch: s.Epoch, seq: s.Seq}
+		n.tenure = &tenure{n: n, epoch: s.Epoch, seq: s.Seq, began: n.w.conns}
 	}
 }
 
@@ -124,9 +126,9 @@ type consumer struct {
 // caller is a client's connection to whom it takes for the coordinator.
 type caller struct {
 	w       *world
-	conn    int // requests of an older one are dropped
+	conn    int // the number of its present connection, of all that there ever were
 	asked   int // requests, ever
-	served  int // the newest of them that a node looked at
+	served  int // the newest of them on this connection that a node looked at
 	at      *node
 	arrives time.Duration
 }
@@ -182,7 +184,7 @@ func (c *consumer) join(tp fsm.TopicPartition) {
 		Members: []fsm.GroupMember{{ID: "member", ClientID: "sim", SessionMs: 10_000, RebalanceMs: 10_000,
 			Protocols: []fsm.GroupProtocol{{Name: "range"}}}},
 	}
-	c.ask(func(t *tenure, done func(error)) {
+	c.ask(func(t *tenure, _ int, done func(error)) {
 		if now, ok := t.n.im.Group(groupID); ok && now.Epoch >= next {
 			done(errNotCoordinator) // what the core of a coordinator would not decide
 			return
@@ -204,7 +206,14 @@ func (c *consumer) commit(generation int32, offset batch.Offset, done func(error
 		Group: groupID, Member: "member", Epoch: generation, ExpireMs: -1,
 		Topics: []fsm.CommitTopic{{Topic: c.tp.Topic, Partitions: []fsm.CommitPartition{{Partition: c.tp.Partition, LeaderEpoch: -1, Offset: offset}}}},
 	}
-	c.ask(func(t *tenure, done func(error)) { t.put(req, done) }, done)
+	c.ask(func(t *tenure, conn int, done func(error)) {
+		if conn <= t.began || conn < t.commits {
+			done(errLost) // it may be late: the connection is closed
+			return
+		}
+		t.commits = conn
+		t.put(req, done)
+	}, done)
 }
 
 // fetch asks the coordinator what is committed, as who commits or as somebody else, who may not
@@ -216,7 +225,7 @@ func (c *consumer) fetch() {
 	if c.w.chance(700) {
 		who = c.watcher
 	}
-	who.ask(func(t *tenure, done func(error)) {
+	who.ask(func(t *tenure, _ int, done func(error)) {
 		if !t.n.fresh() {
 			done(errNotCoordinator)
 			return
@@ -245,9 +254,9 @@ func (w *world) checkCommitted(n *node, tp fsm.TopicPartition, generation int32,
 }
 
 // ask sends a request to whom some node takes for the coordinator. Requests of one
-// connection arrive in order; one that is not answered in time ends the connection, and
-// what arrives on it later is not served.
-func (c *caller) ask(serve func(*tenure, func(error)), done func(error)) {
+// connection arrive in order. One that is not answered in time ends the connection for the
+// client; what it sent on it while the network was cut may arrive all the same, seconds later.
+func (c *caller) ask(serve func(t *tenure, conn int, done func(error)), done func(error)) {
 	w := c.w
 	if c.at == nil {
 		some := w.nodes[w.rand.IntN(len(w.nodes))]
@@ -256,7 +265,8 @@ func (c *caller) ask(serve func(*tenure, func(error)), done func(error)) {
 			return
 		}
 		c.at = w.node(some.im.Slot(fsm.SlotOf(groupID)).Owner)
-		c.arrives = w.now
+		w.conns++
+		c.conn, c.served, c.arrives = w.conns, 0, w.now
 	}
 	c.asked++
 	to, conn, number := c.at, c.conn, c.asked
@@ -268,28 +278,32 @@ func (c *caller) ask(serve func(*tenure, func(error)), done func(error)) {
 		over = true
 		if errors.Is(err, errNotCoordinator) || errors.Is(err, errLost) {
 			if conn == c.conn {
-				c.conn++
 				c.at = nil
 			}
 		}
 		done(err)
 	}
 	w.after(requestTimeout, func() { finish(errLost) })
-	if to == nil || !to.up || to.clientCut > w.now {
+	if to == nil || !to.up || to.clientCut > w.now && w.chance(500) {
 		return
 	}
 	c.arrives = max(c.arrives, w.now+w.between(50*time.Microsecond, 2*time.Millisecond))
+	if to.clientCut > w.now {
+		c.arrives = max(c.arrives, to.clientCut+w.between(0, 4*time.Second)) // when it is sent again
+	}
 	to.do(c.arrives-w.now, laneData, func() {
 		t := to.tenure
-		if conn != c.conn || number < c.served { // a pause that healing cut short would let it arrive after later ones
-			return
+		if conn == c.conn {
+			if number < c.served { // a pause that healing cut short would let it arrive after later ones
+				return
+			}
+			c.served = number
 		}
-		c.served = number
 		if t == nil || t.ended {
 			finish(errNotCoordinator)
 			return
 		}
-		serve(t, func(err error) {
+		serve(t, conn, func(err error) {
 			if to.answersLost > w.now && w.chance(700) {
 				return
 			}

@@ -43,6 +43,7 @@ type world struct {
 	forced    map[fsm.TopicPartition]forced
 	stored    committed
 	blackouts int
+	conns     int           // connections of clients to coordinators, ever
 	strikes   time.Duration // until when one fault strikes many machines, one after the other
 	disasters int           // in which more disks were lost than the cluster can spare
 	report    Report

@@ -26,13 +26,17 @@ type Crew struct {
 	working sync.WaitGroup
 }
 
+// watchAge is how long the client that asks for committed offsets goes without new metadata. As long
+// as they name a coordinator that has died the library goes on dialling it.
+const watchAge = 10 * time.Second
+
 // NewCrew makes a crew without clients. Admin calls and observations go through a client of its own.
 func NewCrew(b *Book, brokers func() []string, patience time.Duration) (*Crew, error) {
 	cl, err := kgo.NewClient(append(baseOptions(brokers(), "chaos-admin"), kgo.RetryTimeout(5*time.Second))...)
 	if err != nil {
 		return nil, err
 	}
-	watch, err := kgo.NewClient(append(baseOptions(brokers(), "chaos-watch"), kgo.RetryTimeout(5*time.Second), kgo.MetadataMaxAge(time.Hour))...)
+	watch, err := kgo.NewClient(append(baseOptions(brokers(), "chaos-watch"), kgo.RetryTimeout(5*time.Second), kgo.MetadataMaxAge(watchAge))...)
 	if err != nil {
 		cl.Close()
 		return nil, err
