@@ -290,14 +290,10 @@ func inFSMSeats() []Mutant {
 			Seeds: 600,
 		},
 		{
-			Name: "join-confirms", File: "fsm/isr.go", Kept: true,
-			Rule: "a follower that joins does not make last members needless (H10)",
-			Old:  "if item.Confirms {", New: "if len(next.ISR) > 0 {",
-		},
-		{
 			Name: "all-disks-lost", File: partition,
 			Rule: "when every member lost its disk the logs of all replicas count (H10)",
 			Old:  "p.LastMembers = slices.Clone(p.Replicas)\n\t\treturn", New: "return",
+			Seeds: 300,
 		},
 		{
 			Name: "damage-keeps-epoch", File: "fsm/isr.go",
