@@ -28,8 +28,9 @@ type tenure struct {
 	waiting []groupWork
 	busy    bool
 	ended   bool
-	began   int // the number of the newest connection when it began
-	commits int // of the newest that the member committed on
+	began   int   // the number of the newest connection when it began
+	commits int   // of the newest that the member committed on
+	joined  int32 // the newest generation that was put, stored or not
 }
 
 // groupWork is one change with who waits for it.
@@ -185,10 +186,11 @@ func (c *consumer) join(tp fsm.TopicPartition) {
 			Protocols: []fsm.GroupProtocol{{Name: "range"}}}},
 	}
 	c.ask(func(t *tenure, _ int, done func(error)) {
-		if now, ok := t.n.im.Group(groupID); ok && now.Epoch >= next {
+		if now, ok := t.n.im.Group(groupID); next <= t.joined || ok && now.Epoch >= next {
 			done(errNotCoordinator) // what the core of a coordinator would not decide
 			return
 		}
+		t.joined = next
 		t.put(fsm.PutGroup{Group: g}, done)
 	}, func(err error) {
 		c.joining = false
