@@ -103,7 +103,7 @@ func (r *recovery) settleStart() error {
 	case segs[0].base > m.start:
 		return r.drop(0)
 	}
-	for len(segs) > 1 && segs[1].base <= m.start && r.remembered(segs[1].base) {
+	for len(segs) > 1 && segs[1].base <= m.start && covered(r.found.snaps, segs[1].base, m.recovery) {
 		if err := r.l.removeSegment(segs[0].base); err != nil {
 			return err
 		}
@@ -111,12 +111,6 @@ func (r *recovery) settleStart() error {
 	}
 	r.found.segs, r.end = segs, segs[0].base
 	return nil
-}
-
-// remembered tells whether the producers of what lies below an offset can be known
-// without it: there is a snapshot to begin from, at the offset or later.
-func (r *recovery) remembered(o batch.Offset) bool {
-	return slices.ContainsFunc(r.found.snaps, func(s batch.Offset) bool { return o <= s && s <= r.marks.recovery })
 }
 
 // lost tells whether the log, as found so far, ends before what was flushed. What

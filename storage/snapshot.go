@@ -130,10 +130,10 @@ func (s *snapshots) want(end batch.Offset, ps *producers) {
 	s.last, s.since = end, 0
 }
 
-// covers tells whether a start that finds that recovery point can do without the
-// batches below from.
-func (s *snapshots) covers(from, recovery batch.Offset) bool {
-	return slices.ContainsFunc(s.filed, func(o batch.Offset) bool { return from <= o && o <= recovery })
+// covered tells whether a start that finds these snapshots on the disk, and that recovery
+// point, can know the producers of what lies below an offset without it.
+func covered(filed []batch.Offset, offset, recovery batch.Offset) bool {
+	return slices.ContainsFunc(filed, func(o batch.Offset) bool { return offset <= o && o <= recovery })
 }
 
 // wrote notes that a pending snapshot is on the disk.

@@ -183,9 +183,13 @@ func (l *Log) letGoBelowStart() error {
 	}
 	l.mu.Lock()
 	n := l.belowStart()
-	unwritten := n > 0 && !l.snaps.covers(l.view.Load().segs[n].base, batch.Offset(l.recorded.Load()))
-	if unwritten {
-		l.snaps.want(l.End(), &l.producers)
+	unwritten := false
+	if n > 0 {
+		base := l.view.Load().segs[n].base
+		unwritten = !covered(l.snaps.filed, base, batch.Offset(l.recorded.Load()))
+		if unwritten && l.snaps.last < base {
+			l.snaps.want(l.End(), &l.producers)
+		}
 	}
 	l.mu.Unlock()
 	if n == 0 {

@@ -17,9 +17,9 @@ import (
 //
 // Invariants:
 //   - Nobody is chosen before all of the last members are back, and they and all other
-//     replicas that live have answered for their present incarnation. A log does not change between the answer and
-//     the election: its broker had seen that there is no leader (Question.Index),
-//     and whoever restarts is another incarnation.
+//     replicas that live have answered for their present incarnation. A log does not
+//     change between the answer and the election: its broker had seen that there is
+//     no leader (Question.Index), and whoever restarts is another incarnation.
 //   - A damaged log is barred. Where all are damaged the partition waits for an
 //     operator, who repairs one or gives records up by an explicit election.
 //   - One question is outstanding per broker, of at most QuestionSize partitions.
@@ -223,7 +223,7 @@ func (r *Recovery) Decide(im *fsm.Image) []Recovered {
 		if c, ok := Recover(im, tp, p, ends); ok {
 			out = append(out, Recovered{c, ends})
 			delete(r.undecided, tp)
-		} else if _, ready := Asked(im, p); ready && !u.damaged {
+		} else if !u.damaged {
 			u.damaged = true
 			r.damaged = append(r.damaged, tp)
 		}
