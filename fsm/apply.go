@@ -158,7 +158,7 @@ func (e *edit) writeBlocks() *blockTree {
 // putBlock stores b in place of old, which may be nil.
 func (e *edit) putBlock(b, old *block, changed uint64) {
 	e.writeBlocks().put(b)
-	e.change.addBlock(*b.key, changed)
+	e.change.addBlock(b.key, changed)
 	if old == nil {
 		old = &block{}
 	}
@@ -184,8 +184,8 @@ func (e *edit) dropBlock(b *block) {
 		p := b.partition(i)
 		e.next.hash -= hashPartition(b.key.at(i), &p)
 	}
-	e.writeBlocks().remove(*b.key)
-	e.change.addBlock(*b.key, ^uint64(0))
+	e.writeBlocks().remove(b.key)
+	e.change.addBlock(b.key, ^uint64(0))
 	e.next.partitions -= len(b.rows)
 	e.next.orphans -= b.leaderlessCount()
 	reindex(&e.leaderless, e.next.leaderless, b, 0, b.leaderless)

@@ -9,7 +9,7 @@ import (
 )
 
 // blockSize is how many partitions of a topic share a row of the Image. A
-// change copies one block, an entry of the tree costs some 350 bytes: 64 makes
+// change copies one block, and one costs some 150 bytes beside its rows: 64 makes
 // both small beside a partition's 48 bytes.
 const blockSize = 64
 
@@ -25,6 +25,9 @@ func keyOf(tp TopicPartition) blockKey {
 
 func (k *blockKey) topic() TopicID { return TopicID(k[:16]) }
 
+// prefix is the beginning of the key, in the same order.
+func (k *blockKey) prefix() uint64 { return binary.BigEndian.Uint64(k[:]) }
+
 // at names the i-th partition of the block.
 func (k *blockKey) at(i int) TopicPartition {
 	return TopicPartition{Topic: k.topic(), Partition: int32(binary.BigEndian.Uint32(k[16:]))*blockSize + int32(i)}
@@ -32,7 +35,7 @@ func (k *blockKey) at(i int) TopicPartition {
 
 // block holds up to blockSize consecutive partitions of one topic; immutable.
 type block struct {
-	key        *blockKey // shared by all versions of the block
+	key        blockKey
 	rows       []row
 	ids        []BrokerID // the rows' lists, back to back
 	seats      uint64     // bit (id mod 64) is set for every replica id: a filter, not a proof
@@ -76,7 +79,7 @@ func (p *Partition) lists() [6]*[]BrokerID {
 }
 
 // newBlock packs n partitions, taken from at.
-func newBlock(key *blockKey, n int, at func(int) Partition) *block {
+func newBlock(key blockKey, n int, at func(int) Partition) *block {
 	b := &block{key: key, rows: make([]row, n)}
 	var stack [blockSize * 6]BrokerID
 	ids := stack[:0]

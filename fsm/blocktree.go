@@ -12,17 +12,30 @@ import (
 // trees: ids are random, so that a change in a radix tree copies two nodes of 256 children.
 type blockTree struct{ tree *btree.BTreeG[blockEntry] }
 
-// blockEntry has the key beside the block, so that a search looks at no block.
+// blockEntry has the beginning of the key beside the block: it tells random ids apart, so that
+// a search looks at few blocks, and a node, which each change copies, is small. One without a
+// block stands before all of its prefix, to look for them.
 type blockEntry struct {
-	key blockKey
-	b   *block
+	prefix uint64
+	b      *block
 }
 
-const blockTreeDegree = 16 // half of the most entries of a node, which is a kilobyte then
+func entryOf(b *block) blockEntry { return blockEntry{b.key.prefix(), b} }
+
+func (e blockEntry) less(than blockEntry) bool {
+	switch {
+	case e.prefix != than.prefix:
+		return e.prefix < than.prefix
+	case e.b == nil || than.b == nil:
+		return than.b != nil
+	}
+	return bytes.Compare(e.b.key[:], than.b.key[:]) < 0
+}
+
+const blockTreeDegree = 16 // half of the most entries of a node, which is half a kilobyte then
 
 func newBlockTree() *blockTree {
-	less := func(a, b blockEntry) bool { return bytes.Compare(a.key[:], b.key[:]) < 0 }
-	return &blockTree{tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: blockTreeDegree})}
+	return &blockTree{tree: btree.NewBTreeGOptions(blockEntry.less, btree.Options{NoLocks: true, Degree: blockTreeDegree})}
 }
 
 // version returns a tree that may be changed, and leaves t as it is: the library's Copy notes
@@ -33,14 +46,25 @@ func (t *blockTree) version() *blockTree {
 	return &blockTree{tree: head.Copy()}
 }
 
+// get returns the block of a key. It allocates nothing for the first of a prefix, which is all
+// that most topics have: a block to look for would be on the heap, since the library calls a
+// function that compares.
 func (t *blockTree) get(k blockKey) (*block, bool) {
-	e, ok := t.tree.Get(blockEntry{key: k})
+	var first *block
+	t.tree.Ascend(blockEntry{prefix: k.prefix()}, func(e blockEntry) bool {
+		first = e.b
+		return false
+	})
+	if first == nil || first.key == k {
+		return first, first != nil
+	}
+	e, ok := t.tree.Get(entryOf(&block{key: k}))
 	return e.b, ok
 }
 
-func (t *blockTree) put(b *block) { t.tree.Set(blockEntry{*b.key, b}) }
+func (t *blockTree) put(b *block) { t.tree.Set(entryOf(b)) }
 
-func (t *blockTree) remove(k blockKey) { t.tree.Delete(blockEntry{key: k}) }
+func (t *blockTree) remove(k blockKey) { t.tree.Delete(entryOf(&block{key: k})) }
 
 // all yields the blocks in order.
 func (t *blockTree) all() iter.Seq[*block] {
@@ -52,8 +76,9 @@ func (t *blockTree) all() iter.Seq[*block] {
 // of yields the blocks of a topic in order.
 func (t *blockTree) of(id TopicID) iter.Seq[*block] {
 	return func(yield func(*block) bool) {
-		t.tree.Ascend(blockEntry{key: keyOf(TopicPartition{Topic: id})}, func(e blockEntry) bool {
-			return e.key.topic() == id && yield(e.b)
+		first := &block{key: keyOf(TopicPartition{Topic: id})}
+		t.tree.Ascend(entryOf(first), func(e blockEntry) bool {
+			return e.b.key.topic() == id && yield(e.b)
 		})
 	}
 }

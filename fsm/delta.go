@@ -160,13 +160,13 @@ func diffBrokers(a, b []Broker) []BrokerID {
 func everything(old, new *Image) ([]blockChange, []TopicID) {
 	var blocks []blockChange
 	for b := range old.blocks.all() {
-		if other, _ := new.blocks.get(*b.key); other != b {
-			blocks = append(blocks, blockChange{*b.key, ^uint64(0)})
+		if other, _ := new.blocks.get(b.key); other != b {
+			blocks = append(blocks, blockChange{b.key, ^uint64(0)})
 		}
 	}
 	for b := range new.blocks.all() {
-		if _, both := old.blocks.get(*b.key); !both {
-			blocks = append(blocks, blockChange{*b.key, ^uint64(0)})
+		if _, both := old.blocks.get(b.key); !both {
+			blocks = append(blocks, blockChange{b.key, ^uint64(0)})
 		}
 	}
 	var topics []TopicID

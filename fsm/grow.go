@@ -51,7 +51,7 @@ func (e *edit) addRows(id TopicID, from int32, rows []Partition) {
 		if used > 0 {
 			old, _ = e.block(key)
 		}
-		b := newBlock(&key, used+len(part), func(i int) Partition {
+		b := newBlock(key, used+len(part), func(i int) Partition {
 			if i < used {
 				return old.partition(i)
 			}

@@ -49,13 +49,13 @@ func checkIndexes(im *Image) error {
 		if b.leaderless != 0 {
 			leaderless++
 			if at, _ := im.leaderless.Get(b.key[:]); at != b {
-				return fmt.Errorf("leaderless index has another block of %x", *b.key)
+				return fmt.Errorf("leaderless index has another block of %x", b.key)
 			}
 		}
 		if b.reassigning != 0 {
 			reassigning++
 			if at, _ := im.reassigning.Get(b.key[:]); at != b {
-				return fmt.Errorf("index of reassignments has another block of %x", *b.key)
+				return fmt.Errorf("index of reassignments has another block of %x", b.key)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func checkNodes(im *Image) error {
 func checkBlock(im *Image, b *block) error {
 	t, ok := im.Topic(b.key.topic())
 	if !ok {
-		return fmt.Errorf("block %x without topic", *b.key)
+		return fmt.Errorf("block %x without topic", b.key)
 	}
 	for i := range b.rows {
 		p, tp := b.partition(i), b.key.at(i)
