@@ -151,7 +151,7 @@ func (m *metrics) watchBudget(b *budget) {
 // that may lack acknowledged records.
 func (m *metrics) watchRecoveries(count func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(
-		prometheus.CounterOpts{Namespace: namespace, Name: "recoveries_total", Help: "Partitions that this node, as controller, gave a leader which may lack acknowledged records, after all in-sync replicas stopped uncleanly."},
+		prometheus.CounterOpts{Namespace: namespace, Name: "recoveries_total", Help: "Partitions that this node, as controller, gave a leader which may lack acknowledged records, since nobody who surely has them was left."},
 		func() float64 { return float64(count()) }))
 }
 

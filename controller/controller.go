@@ -274,7 +274,7 @@ func packChanges(facts []fsm.Command, items []fsm.LeaderChange) [][]fsm.Command 
 const changesPerCommand = 512
 
 // electLeaders gives leaders to partitions that have none and could have one. It looks again
-// only when a broker or such a partition changed.
+// only when a broker, such a partition or a topic's configs changed.
 func (t *term) electLeaders() error {
 	im := t.n.Image()
 	if t.elected != nil && !electionsMayDiffer(t.elected, im) {
@@ -298,7 +298,7 @@ func electionsMayDiffer(a, b *fsm.Image) bool {
 		return false
 	}
 	d := fsm.Diff(a, b)
-	return len(d.Brokers) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
+	return len(d.Brokers)+len(d.Topics) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
 		return p.New != nil && p.New.Leader == fsm.NoBroker
 	})
 }

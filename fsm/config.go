@@ -41,6 +41,7 @@ type TopicConfig struct {
 	RetentionBytes  int64 // size of a partition above which old segments may be removed; -1: never for the size
 	Durability      Durability
 	SegmentMs       int64 // age of a segment's first record at which a new one is begun
+	Unclean         bool  // a replica that may lack acknowledged records leads rather than nobody
 
 	MinCleanable      float64 // share of bytes never cleaned above which a log is
 	MinLagMs          int64   // age at which a record may be cleaned
@@ -124,7 +125,8 @@ func TopicConfigs() []ConfigRow {
 			integer(1<<20, math.MaxInt32, func(c *TopicConfig, n int64) { c.SegmentBytes = n })},
 		{"segment.ms", LongConfig, "604800000", "log.roll.ms", "1 or more", "age of its first record at which a new segment file is begun, so that retention can remove the old one",
 			integer(1, math.MaxInt64, func(c *TopicConfig, n int64) { c.SegmentMs = n })},
-		{"unclean.leader.election.enable", BooleanConfig, "false", "", "false", "whether a replica that may lack records can lead without being told to", only("false")},
+		{"unclean.leader.election.enable", BooleanConfig, "false", "", "true or false",
+			"whether the best of the live replicas leads, though it may lack acknowledged records, when nobody lives who surely has them", unclean},
 		{DurabilityConfig, StringConfig, DurabilityReplicated.String(), DurabilityConfig, "replicated or fsync",
 			"when an acks=all record is acknowledged: in the page cache of all in-sync replicas, or on their disks", durability},
 	}
@@ -289,6 +291,18 @@ func timestampType(c *TopicConfig, value string) error {
 		c.AppendTime = false
 	case "LogAppendTime":
 		c.AppendTime = true
+	default:
+		return ErrInvalidConfig
+	}
+	return nil
+}
+
+func unclean(c *TopicConfig, value string) error {
+	switch strings.ToLower(strings.TrimSpace(value)) {
+	case "true":
+		c.Unclean = true
+	case "false":
+		c.Unclean = false
 	default:
 		return ErrInvalidConfig
 	}

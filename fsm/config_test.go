@@ -42,7 +42,7 @@ func TestRefusedTopicConfigs(t *testing.T) {
 		{"compression.type", "zstd", fsm.ErrNoEffect, "allowed is producer"},
 		{"retention.ms", "-2", fsm.ErrInvalidConfig, "allowed is -1 for ever"},
 		{"retention.bytes", "1 GB", fsm.ErrInvalidConfig, ""},
-		{"unclean.leader.election.enable", "true", fsm.ErrNoEffect, ""},
+		{"unclean.leader.election.enable", "yes", fsm.ErrInvalidConfig, "true or false"},
 		{"segment.ms", "0", fsm.ErrInvalidConfig, "1 or more"},
 		{"flush.ms", "1000", fsm.ErrNoEffect, "leave it out"},
 		{"max.message.bytes", "-1", fsm.ErrInvalidConfig, "0 to 2147483647"},

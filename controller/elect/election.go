@@ -82,23 +82,34 @@ func (e LogEnd) better(o LogEnd) bool {
 // nobody is left in ISR and ELR, and all of the last members are back. Whoever else
 // lives is asked, too. Last members are enough only while their disks are: of two, one may
 // have lost its disk, and the other have joined too late to have anything on its own.
-func Asked(im *fsm.Image, p fsm.Partition) ([]fsm.BrokerID, bool) {
-	if p.Leader != fsm.NoBroker || len(p.ISR)+len(p.ELR) > 0 || len(p.LastMembers) == 0 {
+//
+// Where the topic allows an unclean election the time has come as soon as nobody lives
+// who surely holds all, and somebody else does.
+func Asked(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition) ([]fsm.BrokerID, bool) {
+	live := Contenders(im, tp, p)
+	if len(live) == 0 {
 		return nil, false
 	}
-	if len(members(im, p.Replicas, p.LastMembers)) < len(p.LastMembers) {
-		return nil, false
-	}
-	return members(im, p.Replicas, p.Replicas), true
+	allBack := len(p.ISR)+len(p.ELR) == 0 && len(p.LastMembers) > 0 &&
+		len(members(im, p.Replicas, p.LastMembers)) == len(p.LastMembers)
+	return live, allBack || MayLose(im, tp)
 }
 
-// Undecided lists the partitions, in order of topic id and number, whose last
-// members are all back, so that it must be asked where logs end; Recover decides
-// with the answers. A sole last member is asked, too: its log may be damaged.
+// MayLose tells whether the topic allows an election of a replica that may lack
+// acknowledged records, while others who may have them are away.
+func MayLose(im *fsm.Image, tp fsm.TopicPartition) bool {
+	t, ok := im.Topic(tp.Topic)
+	return ok && t.Config.Unclean
+}
+
+// Undecided lists the partitions, in order of topic id and number, of which it must be
+// asked where logs end, for Recover to decide with the answers: those whose last
+// members are all back, or whose topic allows an unclean election. A sole one that could
+// lead is asked, too: its log may be damaged.
 func Undecided(im *fsm.Image) []fsm.TopicPartition {
 	var out []fsm.TopicPartition
 	for tp, p := range im.Leaderless() {
-		if _, ready := Asked(im, p); ready {
+		if _, ready := Asked(im, tp, p); ready {
 			out = append(out, tp)
 		}
 	}
@@ -107,11 +118,12 @@ func Undecided(im *fsm.Image) []fsm.TopicPartition {
 
 // Recover chooses among those that were asked the log that has the greatest (last
 // epoch, end) and is not damaged, the more preferred replica among equals. It returns
-// false while one of them is missing from ends or a last member is away, and when the
-// logs of all last members are damaged: who is none may have much less. The partition
-// is marked recovering: records that were acknowledged may be lost.
+// false while one of them is missing from ends or has yet to come back (see Asked), and
+// when the logs of all last members are damaged: who is none may have much less, and leads
+// only where the topic allows that. The partition is marked recovering: records that
+// were acknowledged may be lost.
 func Recover(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEnd) (fsm.LeaderChange, bool) {
-	asked, ready := Asked(im, p)
+	asked, ready := Asked(im, tp, p)
 	if !ready {
 		return fsm.LeaderChange{}, false
 	}
@@ -130,7 +142,7 @@ func Recover(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEn
 			best = e
 		}
 	}
-	if !intact {
+	if best.Broker == fsm.NoBroker || !intact && !MayLose(im, tp) {
 		return fsm.LeaderChange{}, false
 	}
 	c := change(tp, p, best.Broker, []fsm.BrokerID{best.Broker})

@@ -16,8 +16,9 @@ import (
 // their disks are what they were.
 //
 // Invariants:
-//   - Nobody is chosen before all of the last members are back, and they and all other
-//     replicas that live have answered for their present incarnation. A log does not
+//   - Nobody is chosen before all of the last members are back, unless the topic allows
+//     that, and they and all other replicas that live have answered for their present
+//     incarnation. A log does not
 //     change between the answer and the election: its broker had seen that there is
 //     no leader (Question.Index), and whoever restarts is another incarnation.
 //   - A damaged log is barred. Where all are damaged the partition waits for an
@@ -96,7 +97,7 @@ func NewRecovery(pause time.Duration) *Recovery {
 
 // Update takes the partitions that are undecided now. Answers are kept where
 // neither the partition nor the broker has changed since the last call. It is to be
-// called when brokers or partitions without a leader have changed.
+// called when brokers, partitions without a leader or configs have changed.
 func (r *Recovery) Update(im *fsm.Image) {
 	old := r.undecided
 	r.index, r.undecided, r.complete = im.Index(), map[fsm.TopicPartition]*undecided{}, nil
@@ -122,7 +123,7 @@ func (r *Recovery) Update(im *fsm.Image) {
 // want notes which answers are missing for a partition.
 func (r *Recovery) want(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, u *undecided) {
 	missing := 0
-	asked, _ := Asked(im, p)
+	asked, _ := Asked(im, tp, p)
 	for _, id := range asked {
 		b, _ := im.Broker(id)
 		if a, ok := u.answers[id]; ok && a.Epoch == b.Epoch {
@@ -216,7 +217,7 @@ func (r *Recovery) Decide(im *fsm.Image) []Recovered {
 		if u == nil || !ok || p.PartitionEpoch != u.partitionEpoch || p.LeaderEpoch != u.leaderEpoch {
 			continue
 		}
-		ends, all := u.ends(im, p)
+		ends, all := u.ends(im, tp, p)
 		if !all {
 			continue
 		}
@@ -234,9 +235,9 @@ func (r *Recovery) Decide(im *fsm.Image) []Recovered {
 
 // ends are the answers of all that are to be asked, if each has answered for its
 // present incarnation.
-func (u *undecided) ends(im *fsm.Image, p fsm.Partition) ([]LogEnd, bool) {
+func (u *undecided) ends(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition) ([]LogEnd, bool) {
 	var ends []LogEnd
-	asked, ready := Asked(im, p)
+	asked, ready := Asked(im, tp, p)
 	if !ready {
 		return nil, false
 	}

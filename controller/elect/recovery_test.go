@@ -49,7 +49,7 @@ func (s *recoveryScript) step(t *testing.T, d *datadriven.TestData) string {
 		d.ScanArgs(t, "n", &n)
 		s.registerAll(t, n)
 	case "create":
-		s.create(t, d.Input)
+		s.create(t, d)
 	case "crash": // all at once, and back: another boot each
 		for _, id := range intArgs(t, d, "ids") {
 			s.apply(t, registration(s.im, fsm.BrokerID(id), fmt.Sprint("boot", s.im.Index())))
@@ -119,9 +119,9 @@ func (s *recoveryScript) registerAll(t *testing.T, n int) {
 }
 
 // create takes the replicas of a partition from each line.
-func (s *recoveryScript) create(t *testing.T, input string) {
-	c := fsm.CreateTopic{ID: recoveryTopic, Name: "t"}
-	for line := range strings.Lines(input) {
+func (s *recoveryScript) create(t *testing.T, d *datadriven.TestData) {
+	c := fsm.CreateTopic{ID: recoveryTopic, Name: "t", Configs: uncleanConfigs(d.HasArg("unclean"))}
+	for line := range strings.Lines(d.Input) {
 		var replicas []fsm.BrokerID
 		for _, f := range strings.Fields(line) {
 			replicas = append(replicas, fsm.BrokerID(atoi(t, f)))
@@ -130,6 +130,14 @@ func (s *recoveryScript) create(t *testing.T, input string) {
 		c.Partitions = append(c.Partitions, np)
 	}
 	s.apply(t, c)
+}
+
+// uncleanConfigs are those of a topic that allows an unclean election, or of one that does not.
+func uncleanConfigs(allowed bool) [][2]string {
+	if !allowed {
+		return nil
+	}
+	return [][2]string{{"unclean.leader.election.enable", "true"}}
 }
 
 func (s *recoveryScript) ask() string {
@@ -219,6 +227,7 @@ func atoi(t *testing.T, s string) int {
 func TestRecoveryProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &recoveryWorld{t: t, r: NewRecovery(10 * time.Millisecond), im: brokers(t, "llll", noRack), now: time.UnixMilli(1), ends: map[fsm.BrokerID]map[int32]LogEnd{}}
+		w.unclean = rapid.Bool().Draw(t, "unclean")
 		w.create(rapid.IntRange(1, 6).Draw(t, "partitions"))
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			w.step()
@@ -235,6 +244,7 @@ type recoveryWorld struct {
 	ends    map[fsm.BrokerID]map[int32]LogEnd // as they are on the disks
 	waiting []Question
 	boots   int
+	unclean bool // the topic allows it
 }
 
 func (w *recoveryWorld) apply(c fsm.Command) {
@@ -250,7 +260,7 @@ func (w *recoveryWorld) create(n int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := fsm.CreateTopic{ID: recoveryTopic, Name: "t"}
+	c := fsm.CreateTopic{ID: recoveryTopic, Name: "t", Configs: uncleanConfigs(w.unclean)}
 	for _, list := range lists {
 		np, _ := Initial(w.im, list)
 		c.Partitions = append(c.Partitions, np)
@@ -341,7 +351,7 @@ func (w *recoveryWorld) decide() {
 	for _, d := range w.r.Decide(w.im) {
 		p, _ := w.im.Partition(d.Change.TP)
 		var real []LogEnd
-		asked, _ := Asked(w.im, p)
+		asked, _ := Asked(w.im, d.Change.TP, p)
 		for _, id := range asked {
 			real = append(real, w.ends[id][d.Change.TP.Partition])
 		}

@@ -349,13 +349,18 @@ func inElect() []Mutant {
 		{
 			Name: "ask-last-members-only", File: election,
 			Rule: "whoever lives is asked for the end of its log beside the last members (H10)",
-			Old:  "return members(im, p.Replicas, p.Replicas), true", New: "return members(im, p.Replicas, p.LastMembers), true",
+			Old:  "return live, allBack || MayLose", New: "return members(im, p.Replicas, p.LastMembers), allBack || MayLose",
 		},
 		{
 			Name: "unclean-takes-any", File: "controller/elect/preferred.go",
 			Rule: "an election that an operator asked for takes the best log of those that answered (H55)",
 			Old:  " || best.Damaged == e.Damaged && e.better(best) {", New: " {",
 			Seeds: 1000,
+		},
+		{
+			Name: "unclean-everywhere", File: election,
+			Rule: "nobody leads at the risk of loss before the last members are back, unless the topic allows it (H55)",
+			Old:  "return ok && t.Config.Unclean", New: "return ok && (t.Config.Unclean || true)",
 		},
 		{
 			Name: "session-too-short", File: liveness,

@@ -10,8 +10,8 @@ import (
 	"github.com/weirmq/weir/wire/batch"
 )
 
-// forced is an election that an operator asked for: in which leader epoch, and who
-// said where its log ends.
+// forced is an election that an operator asked for, or that the topic allows: in which
+// leader epoch, and who said where its log ends.
 type forced struct {
 	epoch   batch.Epoch
 	brokers []fsm.BrokerID
@@ -104,16 +104,27 @@ func (t *term) chooseUnclean(asked *fsm.Image, answers []elect.Answer) []fsm.Lea
 	for tp, p := range t.n.im.Leaderless() {
 		if c, choice := elect.Unclean(t.n.im, tp, p, ends[tp]); choice == elect.Elected {
 			items = append(items, c)
-			who := forced{epoch: p.LeaderEpoch}
-			contenders := elect.Contenders(t.n.im, tp, p)
-			for _, e := range ends[tp] {
-				if slices.Contains(contenders, e.Broker) { // and has not died since it answered
-					who.brokers = append(who.brokers, e.Broker)
-				}
-			}
-			slices.Sort(who.brokers)
-			t.n.w.forced[tp] = who
+			t.n.w.force(t.n.im, tp, p, ends[tp])
 		}
 	}
 	return items
+}
+
+// force notes that an election of tp waits for nobody but who has answered.
+func (w *world) force(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []elect.LogEnd) {
+	who := forced{epoch: p.LeaderEpoch}
+	contenders := elect.Contenders(im, tp, p)
+	for _, e := range ends {
+		if slices.Contains(contenders, e.Broker) { // and has not died since it answered
+			who.brokers = append(who.brokers, e.Broker)
+		}
+	}
+	slices.Sort(who.brokers)
+	w.forced[tp] = who
+}
+
+// eager tells whether a topic was created with unclean elections allowed.
+func (w *world) eager(tp fsm.TopicPartition) bool {
+	t, ok := w.raft.image.Topic(tp.Topic)
+	return ok && slices.ContainsFunc(w.plan.Topics, func(p TopicPlan) bool { return p.Name == t.Name && p.Unclean })
 }

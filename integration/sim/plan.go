@@ -52,6 +52,7 @@ type TopicPlan struct {
 	MinISR     int  // 0: a majority
 	Producers  int  // of each partition
 	Fsync      bool // created with durability fsync, whatever the others are
+	Unclean    bool // created with unclean elections allowed
 }
 
 // FaultKind names a fault.
@@ -154,6 +155,7 @@ func PlanFor(seed uint64) Plan {
 	p.drawAimed()
 	p.drawMoves()
 	p.drawWalls()
+	p.drawEager()
 	p.drawMore()
 	return p
 }
@@ -199,6 +201,14 @@ func (p *Plan) drawMoves() {
 		p.Faults = append(p.Faults, drawFault(r, *p, at, FaultReassign))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// drawEager adds a topic to some runs that has a leader rather than its records.
+func (p *Plan) drawEager() {
+	r := rand.New(rand.NewPCG(p.Seed, 0xea6e))
+	if r.IntN(6) == 0 {
+		p.Topics = append(p.Topics, TopicPlan{Name: "eager", Partitions: 1, Replicas: 3, MinISR: r.IntN(2), Producers: 1, Unclean: true})
+	}
 }
 
 // drawMore draws the faults of a run in which too little happens: of all kinds.

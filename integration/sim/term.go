@@ -231,7 +231,7 @@ func electionsMayDiffer(a, b *fsm.Image) bool {
 		return false
 	}
 	d := fsm.Diff(a, b)
-	return len(d.Brokers) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
+	return len(d.Brokers)+len(d.Topics) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
 		return p.New != nil && p.New.Leader == fsm.NoBroker
 	})
 }
@@ -242,6 +242,10 @@ func (t *term) recoverLeaders(then func(time.Duration)) {
 	var items []fsm.LeaderChange
 	for _, d := range t.recovery.Decide(t.n.im) {
 		items = append(items, d.Change)
+		if tp := d.Change.TP; t.n.w.eager(tp) {
+			p, _ := t.n.im.Partition(tp)
+			t.n.w.force(t.n.im, tp, p, d.Ends)
+		}
 	}
 	t.commitAll(packed(nil, items), func() {
 		for _, q := range t.recovery.Questions(t.n.clock()) {
