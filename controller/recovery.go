@@ -95,7 +95,7 @@ func (t *term) commitRecoveries(part []elect.Recovered) error {
 			done = append(done, d)
 		}
 	}
-	t.reportRecovered("nobody who surely has all records is left: leaders were chosen by the ends of their logs (broker:last epoch:end), and acknowledged records that were not flushed may be lost", done)
+	t.reportRecovered("nobody who surely has all records is left: leaders were chosen by the ends of their logs (broker:last epoch:end), and acknowledged records may be lost", done)
 	return nil
 }
 
