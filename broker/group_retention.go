@@ -13,8 +13,14 @@ const expiredOffsets = 8192
 // expireOffsets gives up what is too old in the slots that this node owns, and
 // drops cores that hold nothing. Nothing goes of a topic that a member of a live
 // group subscribes to, and nothing of a live group whose subscriptions are not known.
-func (g *groups) expireOffsets(now time.Time) {
+// leapt is how far the clock ran ahead since the last time: by a clock that leapt, what was
+// committed today would seem weeks old.
+func (g *groups) expireOffsets(now time.Time, leapt time.Duration) {
 	if !g.fresh() {
+		return
+	}
+	if leapt > clockLeap {
+		g.log.Warn("the clock leapt forward; no committed offsets are given up this time", "by", leapt)
 		return
 	}
 	g.eachTenure(func(t *tenure, im *fsm.Image) { t.sweep(im, now) })

@@ -26,7 +26,7 @@ func remaining(im *fsm.Image, group string) []string {
 func sweepAt(t *testing.T, ts *testServer, later time.Duration) {
 	t.Helper()
 	g := ts.srv.backend.groups
-	g.expireOffsets(time.Now().Add(later))
+	g.expireOffsets(time.Now().Add(later), 0)
 	idle := func() bool {
 		for i := range g.shards {
 			s := &g.shards[i]
@@ -44,6 +44,24 @@ func sweepAt(t *testing.T, ts *testServer, later time.Duration) {
 			t.Fatal("proposals are not taken")
 		}
 		<-time.After(time.Millisecond)
+	}
+}
+
+// Offsets are not judged by a clock that has just leapt forward.
+func TestExpiryWaitsAfterALeap(t *testing.T) {
+	ts, id := groupServer(t)
+	w := ts.dial()
+	commitCodeOf(w, commitRequest(8, "g", "t", id, 0, 1))
+	g := ts.srv.backend.groups
+	g.expireOffsets(time.Now().Add(2*week), clockLeap+time.Second)
+	sweepAt(t, ts, 0) // waits until what was proposed has been taken
+	if got := remaining(ts.srv.backend.image(), "g"); len(got) != 1 {
+		t.Errorf("%v is left after a leap of the clock", got)
+	}
+	g.expireOffsets(time.Now().Add(2*week), clockLeap)
+	sweepAt(t, ts, 0)
+	if got := remaining(ts.srv.backend.image(), "g"); len(got) != 0 {
+		t.Errorf("%v is left two weeks later", got)
 	}
 }
 

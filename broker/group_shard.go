@@ -55,7 +55,7 @@ type groupAnswer struct {
 // node may coordinate it by now.
 func (g *groups) enter(id string) (*tenure, *fsm.Image, error) {
 	if !g.fresh() {
-		g.refused.Store(g.now().UnixNano())
+		g.refused.Store(int64(g.now().Sub(g.began)))
 		return nil, nil, errNotCoordinator
 	}
 	s := &g.shards[fsm.SlotOf(id)]

@@ -46,9 +46,10 @@ type groups struct {
 	// conns counts the connections of clients, and is the number of the newest.
 	conns atomic.Uint64
 
-	// refused is when a request was last refused for want of a session, in Unix
-	// nanoseconds: members could not show then that they live.
+	// refused is when a request was last refused for want of a session, in nanoseconds
+	// since began, by the monotonic clock: members could not show then that they live.
 	refused atomic.Int64
+	began   time.Time
 
 	shards [fsm.Slots]shard
 	timers groupTimers
@@ -85,6 +86,8 @@ func newGroups(e groupsEnv, c GroupConfig) *groups {
 		propose: e.propose, log: e.log, metrics: e.metrics, config: c,
 		rowMax: groupRowMax, wake: make(chan struct{}, 1), done: make(chan struct{}), handoff: make(chan *tenure),
 	}
+	g.began = g.now()
+	g.refused.Store(-c.MinSession.Nanoseconds()) // long ago
 	for i := range g.shards {
 		g.shards[i].groups, g.shards[i].slot = g, int32(i)
 	}
@@ -97,7 +100,8 @@ func (g *groups) run(ctx context.Context) {
 	defer close(g.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	sweep := g.now().Add(g.config.OffsetsRetentionCheck)
+	swept := g.now()
+	sweep := swept.Add(g.config.OffsetsRetentionCheck)
 	for ctx.Err() == nil {
 		g.startWorkers(ctx)
 		now := g.now()
@@ -106,8 +110,8 @@ func (g *groups) run(ctx context.Context) {
 			g.fire(now)
 		}
 		if !now.Before(sweep) {
-			g.expireOffsets(now)
-			sweep = now.Add(g.config.OffsetsRetentionCheck)
+			g.expireOffsets(now, leap(swept, now))
+			swept, sweep = now, now.Add(g.config.OffsetsRetentionCheck)
 		}
 		timer.Reset(max(0, min(max(held, g.timers.untilNext(now)), sweep.Sub(now))))
 		select {
@@ -127,7 +131,7 @@ func (g *groups) held(now time.Time) time.Duration {
 	if !g.fresh() {
 		return grace
 	}
-	return max(0, time.Unix(0, g.refused.Load()).Add(grace).Sub(now))
+	return max(0, time.Duration(g.refused.Load())+grace-now.Sub(g.began))
 }
 
 // startWorker gives the tenure to a worker, or asks run for one. The caller holds the shard's lock.

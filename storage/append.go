@@ -302,7 +302,7 @@ func (l *Log) noteRun(run batch.Run) {
 		l.since = s.note(b, pos, int64(len(b)), l.since, l.d.o.IndexIntervalBytes)
 		l.noteEpoch(b.Epoch(), b.Base())
 		if b.HasProducer() {
-			l.producers.noteBatch(b, l.d.o.Now().UnixMilli())
+			l.producers.noteBatch(b, l.d.o.Steady().Milliseconds())
 		}
 		pos, end = pos+int64(len(b)), b.End()
 	}

@@ -57,7 +57,7 @@ func (d *Dir) Clean() (bool, error) {
 	case errors.Is(err, errSuperseded), errors.Is(err, ErrClosed):
 		return false, nil
 	}
-	p.state.retry.Store(d.o.Now().Add(cleanRetry).UnixMilli())
+	p.state.retry.Store((d.o.Steady() + cleanRetry).Milliseconds())
 	if errors.Is(err, ErrFull) {
 		if !d.cleaner.full {
 			d.o.Logger.Warn("no room to compact a log; it is tried again", "partition", p.l.p.String(), "error", err)

@@ -38,7 +38,7 @@ type cleaning struct {
 	horizon  atomic.Int64 // the least of the deletions that were left; NoHorizon when not known
 	stuck    atomic.Int64 // a cleaning from here came no further (-1: none)
 	cuts     atomic.Int64 // how often the log was cut
-	retry    atomic.Int64 // ms: after a failure nothing is done before
+	retry    atomic.Int64 // ms of the steady clock: after a failure nothing is done before
 }
 
 func newCleaning() *cleaning {
@@ -200,7 +200,7 @@ func (p dirtyPart) overdue() bool { return p.expired || p.late && p.dirty > 0 }
 func (l *Log) dirtyPart(now int64) (dirtyPart, bool) {
 	c := l.cleaning.Load()
 	policy := c.compaction()
-	if policy == nil || l.damage.Load() != nil || now < c.retry.Load() {
+	if policy == nil || l.damage.Load() != nil || l.d.o.Steady().Milliseconds() < c.retry.Load() {
 		return dirtyPart{}, false
 	}
 	p := dirtyPart{l: l, policy: *policy, limit: l.limit(), state: c, cuts: c.cuts.Load()}

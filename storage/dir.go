@@ -57,8 +57,8 @@ type Dir struct {
 
 	ticked     token // the right to run Tick
 	looked     int   // guarded by ticked: the index in sorted that lookAround came to
-	checkpoint time.Time
-	expiry     time.Time
+	checkpoint time.Duration
+	expiry     time.Duration
 
 	stop chan struct{} // closed to end the goroutines
 	wake chan struct{} // of capacity 1: flush now

@@ -64,10 +64,10 @@ func newDir(fsys vfs.FS, path string, o Options) *Dir {
 		reads: newGate(o.GateWidth - writers), writes: newGate(writers),
 		readers: newFileCache(o.MaxOpenFiles / 2), writers: newFileCache(o.MaxOpenFiles / 2),
 		logs: map[partition]*Log{}, stale: map[partition]struct{}{}, lost: map[partition]marks{},
-		ticked: newToken(), checkpoint: o.Now(), expiry: o.Now(),
+		ticked: newToken(), checkpoint: o.Steady(), expiry: o.Steady(),
 		stop: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
-	d.scrub.round = o.Now()
+	d.scrub.round = o.Steady()
 	d.commits.wake = make(chan struct{}, 1)
 	d.reaper.wake = make(chan struct{}, 1)
 	d.trims.reaper = &d.reaper

@@ -38,6 +38,8 @@ type Options struct {
 	SnapshotBytes int64
 	// ProducerExpiry: how long an idle idempotent producer is remembered.
 	ProducerExpiry time.Duration
+	// ExpiryInterval: how often idle producers are looked for.
+	ExpiryInterval time.Duration
 	// MaxProducers bounds the producers remembered for one partition; beyond it
 	// those idle longest are forgotten.
 	MaxProducers int
@@ -58,8 +60,12 @@ type Options struct {
 	// CleanerBackoff lies between two looks for a log to clean. Negative: nothing is
 	// cleaned, unless the owner calls Clean.
 	CleanerBackoff time.Duration
-	// Now is the clock; it times checkpoints and producers, never records.
+	// Now is the wall clock, by which records age. It may be set, forward or back.
 	Now func() time.Time
+	// Steady is the time that has passed, whatever the wall clock shows: it times
+	// checkpoints, scrubs and idle producers. Nil: since the folder was opened, by Now's
+	// monotonic reading.
+	Steady func() time.Duration
 	// Logger gets what an operator should know.
 	Logger hclog.Logger
 }
@@ -76,6 +82,7 @@ func DefaultOptions() Options {
 		CheckpointInterval: 5 * time.Second,
 		SnapshotBytes:      16 << 20,
 		ProducerExpiry:     24 * time.Hour,
+		ExpiryInterval:     10 * time.Minute,
 		MaxProducers:       16384,
 		MinFreeBytes:       64 << 20,
 		ScrubRate:          8 << 20,
@@ -104,6 +111,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.CheckpointInterval, d.CheckpointInterval)
 	setDefault(&o.SnapshotBytes, d.SnapshotBytes)
 	setDefault(&o.ProducerExpiry, d.ProducerExpiry)
+	setDefault(&o.ExpiryInterval, d.ExpiryInterval)
 	setDefault(&o.MaxProducers, d.MaxProducers)
 	setDefault(&o.MinFreeBytes, d.MinFreeBytes)
 	setDefault(&o.ScrubRate, d.ScrubRate)
@@ -112,6 +120,11 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.CleanerBackoff, d.CleanerBackoff)
 	if o.Now == nil {
 		o.Now = d.Now
+	}
+	if o.Steady == nil {
+		now := o.Now
+		began := now()
+		o.Steady = func() time.Duration { return now().Sub(began) }
 	}
 	if o.Logger == nil {
 		o.Logger = d.Logger

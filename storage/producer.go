@@ -27,7 +27,7 @@ func (b producerBatch) firstOffset() batch.Offset { return b.lastOffset - batch.
 
 // producer is what is remembered of one idempotent producer.
 type producer struct {
-	used    int64 // clock of its last append here, ms
+	used    int64 // when it last appended here, ms of this process's steady clock
 	epoch   int16
 	n       int8
 	batches [windowSize]producerBatch // the first n, oldest first

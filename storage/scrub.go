@@ -20,8 +20,8 @@ const (
 
 // scrubber is how far a Dir's scrub has come. Its owner is who calls Scrub.
 type scrubber struct {
-	round time.Time // when the present round began
-	queue []*Log    // what is left of the present pass
+	round time.Duration // when the present round began
+	queue []*Log        // what is left of the present pass
 
 	read  atomic.Int64 // bytes proven by scrubs
 	found atomic.Int64 // logs found damaged by whomever
@@ -35,7 +35,7 @@ func (d *Dir) Scrub(limit int64) (int64, error) {
 		return 0, d.Offline()
 	}
 	sc := &d.scrub
-	if now := d.o.Now(); d.o.ScrubInterval > 0 && now.Sub(sc.round) >= d.o.ScrubInterval {
+	if now := d.o.Steady(); d.o.ScrubInterval > 0 && now-sc.round >= d.o.ScrubInterval {
 		sc.round = now
 		d.doubtAll()
 	}

@@ -193,7 +193,7 @@ func (l *Log) rebuildProducers(end batch.Offset) (producers, error) {
 		return producers{max: l.d.o.MaxProducers}, nil
 	}
 	ps, from := l.loadSnapshot(filed, segs[0].base, end)
-	now := l.d.o.Now().UnixMilli()
+	now := l.d.o.Steady().Milliseconds()
 	for _, s := range segs {
 		if s.end() <= from {
 			continue
@@ -214,7 +214,7 @@ func (l *Log) rebuildProducers(end batch.Offset) (producers, error) {
 // first to end holds, and its offset; an empty state and first when there is none.
 // An older one is of no use: the batches between it and first are gone.
 func (l *Log) loadSnapshot(filed []batch.Offset, first, end batch.Offset) (producers, batch.Offset) {
-	now := l.d.o.Now().UnixMilli()
+	now := l.d.o.Steady().Milliseconds()
 	for i := len(filed) - 1; i >= 0; i-- {
 		if filed[i] > end || filed[i] < first {
 			continue

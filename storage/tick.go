@@ -57,9 +57,6 @@ func (c *checkpointer) write() error {
 	return nil
 }
 
-// expireInterval is how often idle producers are looked for, as in Kafka.
-const expireInterval = 10 * time.Minute
-
 // Tick does the background work of one interval: it makes durable what was
 // appended, writes checkpoints when their time has come, looks at the room on
 // the disk and at some of the folders, and forgets idle producers. Without goroutines (FlushInterval not
@@ -71,12 +68,12 @@ func (d *Dir) Tick() error {
 	d.look()
 	err := d.flushDirty()
 	d.lookAround()
-	now := d.o.Now()
-	if now.Sub(d.checkpoint) >= d.o.CheckpointInterval {
+	now := d.o.Steady()
+	if now-d.checkpoint >= d.o.CheckpointInterval {
 		d.checkpoint = now
 		err = errors.Join(err, d.writeCheckpoints())
 	}
-	if now.Sub(d.expiry) >= expireInterval {
+	if now-d.expiry >= d.o.ExpiryInterval {
 		d.expiry = now
 		d.expireProducers(now)
 	}
@@ -125,8 +122,8 @@ func (d *Dir) writeCheckpoints() error {
 	return errors.Join(errs...)
 }
 
-func (d *Dir) expireProducers(now time.Time) {
-	since := now.Add(-d.o.ProducerExpiry).UnixMilli()
+func (d *Dir) expireProducers(now time.Duration) {
+	since := (now - d.o.ProducerExpiry).Milliseconds()
 	for _, l := range d.Logs() {
 		l.mu.Lock()
 		l.producers.expire(since)
