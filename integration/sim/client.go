@@ -119,7 +119,7 @@ func (p *producer) renew() {
 func (p *producer) make() *outgoing {
 	w := p.w
 	p.serial++
-	now := (w.now + w.skew + 24*time.Hour).Milliseconds()
+	now := w.wall().UnixMilli()
 	b := batch.NewBuilder(now)
 	o := &outgoing{producer: p.id, sequence: p.next, count: int32(1 + w.rand.IntN(3))}
 	for i := range o.count {
@@ -168,10 +168,15 @@ func (p *producer) send(o *outgoing) {
 }
 
 // produce is a produce request at a node.
-func (n *node) produce(tp fsm.TopicPartition, b batch.Batch, acks int, done func(storage.Appended, error)) {
+func (n *node) produce(tp fsm.TopicPartition, p []byte, acks int, done func(storage.Appended, error)) {
 	r := n.replica(tp)
 	if r == nil || !n.serving() {
 		done(storage.Appended{}, errUnknownPartition)
+		return
+	}
+	b, err := n.validated(tp, p)
+	if err != nil {
+		done(storage.Appended{}, err)
 		return
 	}
 	r.produce(b, acks, done)

@@ -20,7 +20,7 @@
 // feeds encoded entries to the real fsm.Apply of each node. Sockets are pipes
 // that delay, stall and break but keep their order, as TCP does. Faults of one machine
 // and of one link are in inflict.go, those of all machines in disaster.go, changes that
-// come after their proposer gave up on them in late.go, bits that flip on a disk in rot.go,
+// come after their proposer gave up on them in late.go, bits that flip on a disk in rot.go, wall clocks that are set in clock.go,
 // replicas that come and go in reassign.go.
 //
 // The glue between cores, storage and network lives in package broker as

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/weirmq/weir/controller/elect"
@@ -120,8 +121,11 @@ type consumer struct {
 	sent       batch.Offset
 	acked      batch.Offset // in this generation
 	joining    bool
-	tried      int32   // the newest generation that was asked for
-	watcher    *caller // somebody else, who asks what is committed
+	leaves     *rand.Rand    // of its own, of runs in which it leaves
+	leaving    bool          // now and then
+	awayUntil  time.Duration // it has left
+	tried      int32         // the newest generation that was asked for
+	watcher    *caller       // somebody else, who asks what is committed
 }
 
 // caller is a client's connection to whom it takes for the coordinator.
@@ -135,7 +139,7 @@ type caller struct {
 }
 
 func (w *world) newConsumer() {
-	c := &consumer{caller: caller{w: w}, watcher: &caller{w: w}}
+	c := &consumer{caller: caller{w: w}, watcher: &caller{w: w}, leaving: w.plan.stepsClocks()}
 	w.after(time.Second, c.run)
 }
 
@@ -143,7 +147,7 @@ func (c *consumer) run() {
 	w := c.w
 	w.after(w.between(40*time.Millisecond, 300*time.Millisecond), c.run)
 	t, ok := w.raft.image.TopicByName(w.plan.Topics[0].Name)
-	if !ok {
+	if !ok || c.leaving && c.leave() {
 		return
 	}
 	if tp := (fsm.TopicPartition{Topic: t.ID}); c.tp != tp || c.generation == 0 || w.chance(20) {
@@ -177,29 +181,37 @@ func (c *consumer) join(tp fsm.TopicPartition) {
 		return
 	}
 	w := c.w
-	c.joining = true
-	c.tried++ // an earlier one may yet begin
-	next := c.tried
-	g := &fsm.Group{
-		ID: groupID, Kind: fsm.ClassicGroup, Epoch: next, ProtocolType: "consumer", Protocol: "range", Leader: "member",
-		Members: []fsm.GroupMember{{ID: "member", ClientID: "sim", SessionMs: 10_000, RebalanceMs: 10_000,
-			Protocols: []fsm.GroupProtocol{{Name: "range"}}}},
-	}
-	c.ask(func(t *tenure, _ int, done func(error)) {
-		if now, ok := t.n.im.Group(groupID); next <= t.joined || ok && now.Epoch >= next {
-			done(errNotCoordinator) // what the core of a coordinator would not decide
-			return
+	c.put(func(_ *tenure, next int32) *fsm.Group {
+		return &fsm.Group{
+			ID: groupID, Kind: fsm.ClassicGroup, Epoch: next, ProtocolType: "consumer", Protocol: "range", Leader: "member",
+			Members: []fsm.GroupMember{{ID: "member", ClientID: "sim", SessionMs: 10_000, RebalanceMs: 10_000,
+				Protocols: []fsm.GroupProtocol{{Name: "range"}}}},
 		}
-		t.joined = next
-		t.put(fsm.PutGroup{Group: g}, done)
-	}, func(err error) {
-		c.joining = false
+	}, func(next int32, err error) {
 		if err == nil {
 			c.generation, c.tp = next, tp
 			c.acked, c.sent = 0, batch.Offset(w.rand.Int64N(int64(c.sent)+1))
 		} else {
 			c.generation = 0 // it may have begun
 		}
+	})
+}
+
+// put has the group become another one, of the next generation.
+func (c *consumer) put(group func(t *tenure, next int32) *fsm.Group, done func(next int32, err error)) {
+	c.joining = true
+	c.tried++ // an earlier one may yet begin
+	next := c.tried
+	c.ask(func(t *tenure, _ int, done func(error)) {
+		if now, ok := t.n.im.Group(groupID); next <= t.joined || ok && now.Epoch >= next {
+			done(errNotCoordinator) // what the core of a coordinator would not decide
+			return
+		}
+		t.joined = next
+		t.put(fsm.PutGroup{Group: group(t, next)}, done)
+	}, func(err error) {
+		c.joining = false
+		done(next, err)
 	})
 }
 
@@ -214,6 +226,7 @@ func (c *consumer) commit(generation int32, offset batch.Offset, done func(error
 			return
 		}
 		t.commits = conn
+		req.CommitMs = t.n.wall().UnixMilli()
 		t.put(req, done)
 	}, done)
 }
@@ -335,6 +348,7 @@ func (w *world) checkOffsets() {
 		w.stored = committed{}
 		return // the entry may hold commits of both
 	}
+	w.checkKept(g)
 	for tp, now := range w.raft.image.CommittedOf(groupID) {
 		if was, ok := w.before.Committed(groupID, tp); ok && was.Offset == now.Offset {
 			continue

@@ -40,7 +40,7 @@ func (w *world) heal() {
 	for _, n := range w.nodes {
 		n.pausedUntil, n.stalledUntil, n.metaHeld = 0, 0, 0
 		n.clientCut, n.answersLost, n.changesLate, n.changesAfter = 0, 0, 0, 0
-		n.disk.stopAfter, n.disk.failAfter = -1, -1
+		n.disk.stopAfter, n.disk.failAfter, n.ahead = -1, -1, 0
 		n.disk.SetCapacity(-1)
 		n.away = !slices.Contains(core, n)
 		if n.away {

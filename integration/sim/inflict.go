@@ -35,7 +35,9 @@ func (w *world) inflict(f Fault) {
 	case FaultBlackout, FaultDisks, FaultRelapse, FaultUnclean:
 		w.strikeAll(f, r)
 	case FaultClock:
-		w.skew = time.Duration(r.Int64N(int64(2*time.Hour))) - time.Hour
+		w.skew = time.Duration(r.Int64N(int64(100*time.Minute))) - 50*time.Minute
+	case FaultStep:
+		w.stepClock(n, r)
 	case FaultStop:
 		n.shutdown(func() { w.after(f.For, n.start) })
 	case FaultLeaderKill:
@@ -438,6 +440,9 @@ func (p Plan) configs(t TopicPlan) [][2]string {
 	}
 	if t.Unclean {
 		configs = append(configs, [2]string{"unclean.leader.election.enable", "true"})
+	}
+	if t.AppendTime {
+		configs = append(configs, [2]string{"message.timestamp.type", "LogAppendTime"})
 	}
 	return configs
 }

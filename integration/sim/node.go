@@ -32,6 +32,7 @@ type node struct {
 	dark            bool          // without power: nobody answers, not even to refuse
 	walled          time.Duration // when the last firewall around it goes
 	drift           float64       // how fast its clocks go
+	ahead           time.Duration // by how much its wall clock is
 
 	// The process. life numbers them; events of earlier ones do not happen.
 	life         int
@@ -81,7 +82,8 @@ type node struct {
 	committing bool      // a flush of durable logs is due
 	sources    []*source // one a leader node
 	feeders    []*conn   // one a follower node, by index; nil when there is none
-	tenure     *tenure   // as coordinator of the group; nil when it is not
+	aged       agedWork
+	tenure     *tenure // as coordinator of the group; nil when it is not
 }
 
 // held is what one partition's log on the disk must hold.
@@ -101,6 +103,9 @@ type held struct {
 }
 
 const dataPath = "/data"
+
+// clockZero is what all clocks show when a run begins. It is never written.
+var clockZero = time.Unix(1_000_000_000, 0)
 
 func newNode(w *world, index int) *node {
 	n := &node{w: w, index: index, id: fsm.BrokerID(index + 1), drift: 1}
@@ -129,8 +134,11 @@ func (n *node) String() string {
 
 // clock is the node's monotonic clock, CLOCK_BOOTTIME too.
 func (n *node) clock() time.Time {
-	return time.Unix(1_000_000_000, 0).Add(time.Duration(float64(n.w.now) * n.drift))
+	return clockZero.Add(n.passed())
 }
+
+// passed is the time since the run began, as the node counts it.
+func (n *node) passed() time.Duration { return time.Duration(float64(n.w.now) * n.drift) }
 
 // awake tells whether the process runs now.
 func (n *node) awake() bool { return n != nil && n.up && n.pausedUntil <= n.w.now }
@@ -173,7 +181,8 @@ func (n *node) options() storage.Options {
 	o.SegmentBytes, o.IndexIntervalBytes = n.w.plan.SegmentBytes, 300
 	o.SnapshotBytes, o.MinFreeBytes = 3000, -1
 	o.FlushInterval, o.CheckpointInterval = 0, 3*time.Second
-	o.Now = n.clock
+	o.ExpiryInterval = 4 * time.Second
+	o.Now, o.Steady = n.wall, n.passed
 	o.Logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: logWriter{n}, DisableTime: true})
 	return o
 }
@@ -208,6 +217,7 @@ func (n *node) resetProcess() {
 	n.work, n.keeper, n.changes, n.sources = folderWork{}, keeper{}, changes{}, nil
 	n.feeders = make([]*conn, len(n.w.nodes))
 	n.working, n.cutTo, n.dir, n.committing, n.tenure, n.told = nil, -1, nil, false, nil, nil
+	n.aged = agedWork{}
 }
 
 // open recovers the logs and compares them with what they must hold.
@@ -298,6 +308,7 @@ func (n *node) flushSoon() {
 		if err := n.dir.Tick(); err != nil {
 			n.offline(err)
 		}
+		n.lookForOld()
 		n.flushSoon()
 	})
 }

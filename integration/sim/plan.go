@@ -52,7 +52,8 @@ type TopicPlan struct {
 	MinISR     int  // 0: a majority
 	Producers  int  // of each partition
 	Fsync      bool // created with durability fsync, whatever the others are
-	Unclean    bool // created with unclean elections allowed
+	Unclean    bool `json:",omitempty"` // created with unclean elections allowed
+	AppendTime bool `json:",omitempty"` // its leaders stamp the records
 }
 
 // FaultKind names a fault.
@@ -85,6 +86,7 @@ const (
 	FaultLeaderKill FaultKind = "leader-kill" // the leader of a partition ends, and each that follows it, some times
 	FaultLateChange FaultKind = "late-change" // ISR changes of a leader reach the controller late; whom one adds loses its disk meanwhile
 	FaultClock      FaultKind = "clock"       // the clocks of clients step, forward or back, so timestamps do
+	FaultStep       FaultKind = "step"        // the wall clock of a node steps, forward or back
 	FaultBlackout   FaultKind = "blackout"    // all machines lose power at once, those without a process too
 	FaultDisks      FaultKind = "disks"       // a member of an ISR stops in order, and all the others lose their disks or their power
 	FaultDurability FaultKind = "durability"  // a topic's durability is changed
@@ -156,6 +158,7 @@ func PlanFor(seed uint64) Plan {
 	p.drawMoves()
 	p.drawWalls()
 	p.drawEager()
+	p.drawClocks()
 	p.drawMore()
 	return p
 }
@@ -306,7 +309,7 @@ func (p Plan) String() string {
 	fmt.Fprintf(&b, "seed %d: %d nodes, %v, lag limit %v, fsync=%v, group=%v, segments of %d bytes, control loss %d/1000, bad bytes %d/1000\n",
 		p.Seed, p.Nodes, p.Span, p.LagMax, p.Fsync, p.Group, p.SegmentBytes, p.ControlLoss, p.BadBytes)
 	for _, t := range p.Topics {
-		fmt.Fprintf(&b, "topic %s: %d partitions of %d replicas, min ISR %d, %d producers each, fsync=%v\n", t.Name, t.Partitions, t.Replicas, t.MinISR, t.Producers, t.Fsync)
+		fmt.Fprintf(&b, "topic %s: %d partitions of %d replicas, min ISR %d, %d producers each, fsync=%v, append time=%v\n", t.Name, t.Partitions, t.Replicas, t.MinISR, t.Producers, t.Fsync, t.AppendTime)
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "%v\n", f)
