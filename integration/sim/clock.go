@@ -38,8 +38,12 @@ func (p *Plan) stepsClocks() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == FaultStep })
 }
 
-// stepClock sets a node's wall clock.
-func (w *world) stepClock(n *node, r *rand.Rand) {
+// stepClocks sets the wall clock of a node, or of the clients.
+func (w *world) stepClocks(f Fault, n *node, r *rand.Rand) {
+	if f.Kind == FaultClock {
+		w.skew = time.Duration(r.Int64N(int64(100*time.Minute))) - 50*time.Minute // within what a leader takes
+		return
+	}
 	most := []time.Duration{10 * time.Second, 10 * time.Minute, 3 * time.Hour, 30 * time.Hour, 12 * 24 * time.Hour}[r.IntN(5)]
 	d := time.Second + time.Duration(r.Int64N(int64(most)))
 	if r.IntN(2) == 0 {

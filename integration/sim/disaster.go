@@ -18,17 +18,19 @@ type forced struct {
 }
 
 // strikeAll is a fault of more than one machine.
-func (w *world) strikeAll(f Fault, r *rand.Rand) {
+func (w *world) strikeAll(f Fault, r *rand.Rand) bool {
+	effect := slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.dark })
 	switch f.Kind {
 	case FaultBlackout:
 		w.blackout(f, r)
 	case FaultDisks:
-		w.loseDisks(f, r)
+		return w.loseDisks(f, r)
 	case FaultRelapse:
 		w.relapse(f, r)
 	case FaultUnclean:
 		w.forceLeaders(f, r)
 	}
+	return effect
 }
 
 // relapse cuts the power of all machines. Some of those that are back, and may have

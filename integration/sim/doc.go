@@ -19,7 +19,7 @@
 // unknown outcome may come back to life, and which reaches each node late. It
 // feeds encoded entries to the real fsm.Apply of each node. Sockets are pipes
 // that delay, stall and break but keep their order, as TCP does. Faults of one machine
-// and of one link are in inflict.go, those of all machines in disaster.go, changes that
+// and of one link are in inflict.go, those of all machines in disaster.go, what users do to topics in topics.go, changes that
 // come after their proposer gave up on them in late.go, bits that flip on a disk in rot.go, wall clocks that are set in clock.go,
 // replicas that come and go in reassign.go.
 //

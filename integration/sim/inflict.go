@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirmq/weir/fsm"
-	"github.com/weirmq/weir/wire/batch"
 )
 
 // inflict makes a fault happen, if it can now: a loss that nobody could survive
@@ -17,129 +16,185 @@ func (w *world) inflict(f Fault) {
 	if !w.possible(f, n) {
 		return
 	}
-	w.faults++
-	w.report.Faults++
 	w.note(n.id, "fault: %v", f)
+	if w.strike(f, n, m, r) {
+		w.report.Faults++
+	}
+}
+
+// countOnce returns what counts a fault the first time that some part of it took effect.
+func (w *world) countOnce() func(bool) {
+	counted := false
+	return func(effect bool) {
+		if effect && !counted {
+			counted = true
+			w.report.Faults++
+		}
+	}
+}
+
+// strike is one fault. It tells whether it took effect at once: what ends a process that has
+// ended, or holds up what is held up, does not count, and what strikes later counts itself.
+func (w *world) strike(f Fault, n, m *node, r *rand.Rand) bool {
 	switch f.Kind {
 	case FaultCrash:
-		w.down(n, f.For, func() { n.end(false) })
+		return w.down(n, f.For, func() { n.end(false) })
 	case FaultPower:
-		w.down(n, f.For, func() { n.end(true) })
+		return w.down(n, f.For, func() { n.end(true) })
 	case FaultCrashAt, FaultPowerAt:
-		w.stopWithin(n, f, r)
+		return w.stopWithin(n, f, r)
 	case FaultWipe:
-		w.down(n, f.For, func() {
+		return w.down(n, f.For, func() {
 			n.end(true)
 			n.wipe()
 		})
 	case FaultBlackout, FaultDisks, FaultRelapse, FaultUnclean:
-		w.strikeAll(f, r)
-	case FaultClock:
-		w.skew = time.Duration(r.Int64N(int64(100*time.Minute))) - 50*time.Minute
-	case FaultStep:
-		w.stepClock(n, r)
+		return w.strikeAll(f, r)
 	case FaultStop:
+		effect := !n.stopping
 		n.shutdown(func() { w.after(f.For, n.start) })
+		return effect
 	case FaultLeaderKill:
 		w.killLeader(f, r)
+		return false
 	case FaultLeaderCut:
-		w.isolateLeader(f, r)
+		return w.isolateLeader(f, r)
+	case FaultPause, FaultSlowDisk, FaultLag, FaultLateChange, FaultClientCut, FaultAnswers:
+		return w.holdUp(f, n, r)
+	case FaultDiskError, FaultDiskFull:
+		return w.failDisk(f, n, r)
+	case FaultRejoin, FaultWaver, FaultRot, FaultReassign:
+		return w.aim(f, n, r)
+	case FaultController:
+		was := w.raft.term
+		if w.raft.leader != nil {
+			w.raft.elect()
+		}
+		return w.raft.term != was
+	case FaultDurability:
+		return w.changeDurability(w.plan.Topics[f.Node%len(w.plan.Topics)])
+	case FaultRecreate:
+		return w.recreate(w.plan.Topics[f.Node%len(w.plan.Topics)])
+	case FaultTrim:
+		return w.trim(n, r)
+	case FaultClock, FaultStep:
+		w.stepClocks(f, n, r)
+		return true
+	}
+	return w.disturb(f, n, m)
+}
+
+// holdUp is a fault that lasts, of one process. A second one only makes it last longer.
+func (w *world) holdUp(f Fault, n *node, r *rand.Rand) bool {
+	var until *time.Duration
+	switch f.Kind {
 	case FaultPause:
-		n.pausedUntil = max(n.pausedUntil, w.now+f.For)
+		until = &n.pausedUntil
 	case FaultSlowDisk:
-		n.stalledUntil = max(n.stalledUntil, w.now+f.For)
-	case FaultDiskError:
-		n.disk.failAfter = r.IntN(40)
-	case FaultDiskFull:
-		n.disk.SetCapacity(n.disk.Used() + int64(r.IntN(3000)))
-		w.after(f.For, func() { n.disk.SetCapacity(-1) })
+		until = &n.stalledUntil
 	case FaultLag:
-		n.metaHeld = max(n.metaHeld, w.now+f.For)
+		until = &n.metaHeld
 	case FaultLateChange:
 		if p := w.drawPart(r); p != nil && w.leaderOf(p) != nil {
 			n = w.leaderOf(p)
 		}
-		n.changesLate = max(n.changesLate, w.now+f.For)
-	case FaultRejoin, FaultWaver, FaultRot, FaultReassign:
-		w.aim(f, n, r)
+		until = &n.changesLate
 	case FaultClientCut:
-		n.clientCut = max(n.clientCut, w.now+f.For)
-	case FaultAnswers:
-		n.answersLost = max(n.answersLost, w.now+f.For)
-	case FaultController:
-		if l := w.raft.leader; l != nil {
-			w.raft.elect()
-		}
-	case FaultDurability:
-		w.changeDurability(w.plan.Topics[f.Node%len(w.plan.Topics)])
-	case FaultRecreate:
-		w.recreate(w.plan.Topics[f.Node%len(w.plan.Topics)])
-	case FaultTrim:
-		w.trim(n, r)
+		until = &n.clientCut
 	default:
-		w.disturb(f, n, m)
+		until = &n.answersLost
 	}
+	effect := n.up && *until <= w.now
+	*until = max(*until, w.now+f.For)
+	return effect
+}
+
+// failDisk is a fault of a disk that goes by.
+func (w *world) failDisk(f Fault, n *node, r *rand.Rand) bool {
+	if f.Kind == FaultDiskError {
+		effect := n.up && n.disk.failAfter < 0
+		n.disk.failAfter = r.IntN(40)
+		return effect
+	}
+	effect := n.up && n.fullUntil <= w.now
+	n.fullUntil = max(n.fullUntil, w.now+f.For)
+	n.disk.SetCapacity(n.disk.Used() + int64(r.IntN(3000)))
+	w.after(f.For, func() { n.disk.SetCapacity(-1) })
+	return effect
 }
 
 // aim is a fault that is made for one rule.
-func (w *world) aim(f Fault, n *node, r *rand.Rand) {
+func (w *world) aim(f Fault, n *node, r *rand.Rand) bool {
 	switch f.Kind {
 	case FaultRejoin:
-		w.rejoin(f, r)
+		return w.rejoin(f, r)
+	case FaultRot:
+		effect := n.up && n.dir != nil
+		w.decay(n, f, r)
+		return effect
 	case FaultWaver:
 		w.waver(f, r)
-	case FaultRot:
-		w.decay(n, f, r)
 	case FaultReassign:
 		w.reassign(f, r)
 	}
+	return false
 }
 
 // disturb is a fault of the network.
-func (w *world) disturb(f Fault, n, m *node) {
+func (w *world) disturb(f Fault, n, m *node) bool {
+	effect := false
 	switch f.Kind {
 	case FaultCut:
-		w.cutFor(n, m, f.For)
+		return w.cutFor(n, m, f.For)
 	case FaultSplit:
-		w.cutFor(n, m, f.For)
-		w.cutFor(m, n, f.For)
+		effect = w.cutFor(n, m, f.For)
+		effect = w.cutFor(m, n, f.For) || effect
 	case FaultIsolate:
-		w.isolate(n, f.For)
+		return w.isolate(n, f.For)
 	case FaultWall:
+		effect = w.walls[n.index] == 0
 		w.wallIn(n, f.For)
 	case FaultReset:
 		for _, s := range slices.Concat(n.sources, m.sources) {
 			if c := s.conn; c != nil && (c.to == n || c.to == m) {
+				effect = true
 				c.closeFollower()
 			}
 		}
 	case FaultSlowLink:
 		d, s := f.For/20, w.slow // heal replaces it
+		effect = s[n.index][m.index] == 0
 		s[n.index][m.index] += d
 		w.after(f.For, func() { s[n.index][m.index] -= d })
 	}
+	return effect
 }
 
-func (w *world) cutFor(from, to *node, d time.Duration) {
+// cutFor stops what one node sends to another, and tells whether it got there before.
+func (w *world) cutFor(from, to *node, d time.Duration) bool {
 	c := w.cut // heal replaces it
+	whole := c[from.index][to.index] == 0
 	c[from.index][to.index]++
 	w.after(d, func() { c[from.index][to.index]-- })
+	return whole
 }
 
-// down ends a node and starts it again later.
-func (w *world) down(n *node, d time.Duration, end func()) {
+// down ends a node that is up and starts it again later.
+func (w *world) down(n *node, d time.Duration, end func()) bool {
 	if !n.up {
-		return
+		return false
 	}
 	end()
 	w.after(d, n.start)
+	return true
 }
 
 // stopWithin ends a node in the middle of some work on files, soon.
-func (w *world) stopWithin(n *node, f Fault, r *rand.Rand) {
+func (w *world) stopWithin(n *node, f Fault, r *rand.Rand) bool {
 	if !n.up {
-		return
+		return false
 	}
+	effect := n.disk.stopAfter < 0
 	n.disk.power = f.Kind == FaultPowerAt
 	n.disk.stopAfter, n.disk.torn = r.IntN(60), r.IntN(200)
 	life := n.life
@@ -149,6 +204,7 @@ func (w *world) stopWithin(n *node, f Fault, r *rand.Rand) {
 		}
 		w.after(f.For/2, n.start)
 	})
+	return effect
 }
 
 // blackout cuts the power of all machines, and starts them again one after the other.
@@ -167,23 +223,24 @@ func (w *world) blackout(f Fault, r *rand.Rand) {
 // loseDisks has one member of an ISR stop in order. All other nodes that have the
 // partition lose their disks, or what they had not flushed, at once or later, and come
 // back one after the other, as it does.
-func (w *world) loseDisks(f Fault, r *rand.Rand) {
+func (w *world) loseDisks(f Fault, r *rand.Rand) bool {
 	p := w.drawPart(r)
 	if p == nil {
-		return
+		return false
 	}
 	s, ok := w.raft.image.Partition(p.tp)
 	if !ok || len(s.ISR) < 2 {
-		return
+		return false
 	}
 	last := w.node(s.ISR[r.IntN(len(s.ISR))])
 	if !last.awake() || !last.intact() || last.isDamaged(p.tp) {
-		return
+		return false
 	}
 	wait := time.Duration(r.IntN(2)) * f.For // so long that the others go on without it, or not
 	last.shutdown(func() {
 		w.after(wait, func() { w.strikeOthers(f, s.Replicas, last, r) })
 	})
+	return true
 }
 
 // strikeOthers takes the power of all replicas but the last, and some of their disks.
@@ -218,11 +275,11 @@ func (w *world) killLeader(f Fault, r *rand.Rand) {
 	if p == nil {
 		return
 	}
-	at := time.Duration(0)
+	count, at := w.countOnce(), time.Duration(0)
 	for range 1 + r.IntN(3) {
 		w.after(at, func() {
 			if l := w.leaderOf(p); l != nil && !w.healed {
-				w.down(l, f.For, func() { l.end(false) })
+				count(w.down(l, f.For, func() { l.end(false) }))
 			}
 		})
 		at += time.Duration(r.Int64N(int64(2 * time.Second)))
@@ -230,21 +287,25 @@ func (w *world) killLeader(f Fault, r *rand.Rand) {
 }
 
 // isolateLeader cuts the leader of a partition off from all nodes. Clients reach it.
-func (w *world) isolateLeader(f Fault, r *rand.Rand) {
+func (w *world) isolateLeader(f Fault, r *rand.Rand) bool {
 	if p := w.drawPart(r); p != nil {
 		if l := w.leaderOf(p); l != nil {
-			w.isolate(l, f.For)
+			return w.isolate(l, f.For)
 		}
 	}
+	return false
 }
 
-func (w *world) isolate(n *node, d time.Duration) {
+// isolate cuts a node off from all others, and tells whether one of them heard it, or was heard.
+func (w *world) isolate(n *node, d time.Duration) bool {
+	effect := false
 	for _, x := range w.nodes {
 		if x != n {
-			w.cutFor(n, x, d)
-			w.cutFor(x, n, d)
+			effect = w.cutFor(n, x, d) || effect
+			effect = w.cutFor(x, n, d) || effect
 		}
 	}
+	return effect
 }
 
 func (w *world) drawPart(r *rand.Rand) *part {
@@ -353,96 +414,4 @@ func (w *world) sure(p *part, s fsm.Partition, id fsm.BrokerID, n *node) bool {
 		}
 	}
 	return true
-}
-
-// recreate deletes a topic and makes it again under its name.
-func (w *world) recreate(t TopicPlan) {
-	now, ok := w.raft.image.TopicByName(t.Name)
-	if !ok {
-		return
-	}
-	n := w.nodes[w.rand.IntN(len(w.nodes))]
-	if !n.awake() || n.epoch == 0 {
-		return
-	}
-	w.doomed = append(w.doomed, now.ID)
-	n.propose(callTimeout, fsm.DeleteTopic{ID: now.ID}, func(fsm.Result, error) {})
-	w.after(w.between(100*time.Millisecond, 3*time.Second), func() { w.create(t) })
-}
-
-// create makes a topic, through any node, until it is there.
-func (w *world) create(t TopicPlan) {
-	now, ok := w.raft.image.TopicByName(t.Name)
-	if ok && !slices.Contains(w.doomed, now.ID) {
-		return
-	}
-	w.after(300*time.Millisecond, func() { w.create(t) })
-	n := w.nodes[w.rand.IntN(len(w.nodes))]
-	if ok || !n.awake() || n.epoch == 0 {
-		return
-	}
-	seed := w.rand.Uint64()
-	n.try(time.Second, func(x *term, reply func(any, error)) { x.createTopic(t, seed, reply) }, func(any, error) {})
-}
-
-// trim moves the log start of what a node leads, anywhere up to the high watermark,
-// and often all the way: a log without a batch still has a history.
-func (w *world) trim(n *node, r *rand.Rand) {
-	if !n.awake() || n.stalledUntil > w.now {
-		return
-	}
-	for _, x := range n.replicas {
-		if x.role != roleLeader || x.hw <= x.log.Start() {
-			continue
-		}
-		start := x.log.Start() + 1 + batch.Offset(r.Int64N(int64(x.hw-x.log.Start())))
-		if r.IntN(2) == 0 {
-			start = x.hw
-		}
-		n.guard(func() {
-			move := x.advance // as DeleteRecords does
-			if r.IntN(2) == 0 {
-				move = x.raise // as retention does
-			}
-			if err := move(start); err != nil {
-				n.trouble(err)
-			}
-			x.lead.Started(x.log.Start())
-			x.wakeFeeders(false)
-		})
-		return
-	}
-}
-
-// changeDurability turns a topic's durability into the other one.
-func (w *world) changeDurability(t TopicPlan) {
-	now, ok := w.raft.image.TopicByName(t.Name)
-	n := w.nodes[w.rand.IntN(len(w.nodes))]
-	if !ok || !n.awake() || n.epoch == 0 {
-		return
-	}
-	other := fsm.DurabilityFsync - now.Config.Durability
-	changes, err := now.PlanConfigs([]fsm.ConfigOp{{Name: fsm.DurabilityConfig, Value: other.String()}})
-	if err != nil {
-		w.fail("durabilities are configs", "%v", err)
-	}
-	n.propose(callTimeout, fsm.AlterTopicConfigs{ID: now.ID, Changes: changes}, func(fsm.Result, error) {})
-}
-
-// configs are those that a topic is created with.
-func (p Plan) configs(t TopicPlan) [][2]string {
-	var configs [][2]string
-	if t.MinISR != 0 {
-		configs = append(configs, [2]string{fsm.MinInsyncReplicas, string(rune('0' + t.MinISR))})
-	}
-	if p.Fsync || t.Fsync {
-		configs = append(configs, [2]string{fsm.DurabilityConfig, fsm.DurabilityFsync.String()})
-	}
-	if t.Unclean {
-		configs = append(configs, [2]string{"unclean.leader.election.enable", "true"})
-	}
-	if t.AppendTime {
-		configs = append(configs, [2]string{"message.timestamp.type", "LogAppendTime"})
-	}
-	return configs
 }

@@ -66,15 +66,15 @@ func (n *node) proposeAfter(patience time.Duration, c fsm.Command, done func(fsm
 
 // rejoin ends a member of an ISR, which is to come back while the changes of its leader
 // are done only after they are given up.
-func (w *world) rejoin(f Fault, r *rand.Rand) {
+func (w *world) rejoin(f Fault, r *rand.Rand) bool {
 	p := w.drawPart(r)
 	if p == nil {
-		return
+		return false
 	}
 	s, ok := w.raft.image.Partition(p.tp)
 	l := w.leaderOf(p)
 	if !ok || l == nil || len(s.ISR) < 2 {
-		return
+		return false
 	}
 	others := slices.DeleteFunc(slices.Clone(s.ISR), func(id fsm.BrokerID) bool { return id == l.id })
 	m := w.node(others[r.IntN(len(others))])
@@ -82,33 +82,33 @@ func (w *world) rejoin(f Fault, r *rand.Rand) {
 	if w.raft.leader == l || w.raft.leader == m {
 		w.raft.electOther(l, m)
 	}
-	w.down(m, f.For/20, func() { m.end(false) })
+	return w.down(m, f.For/20, func() { m.end(false) })
 }
 
 // waver changes a topic's durability and changes it back before the ISR changes that
 // say so, of the leaders of its partitions, are done; a few times.
 func (w *world) waver(f Fault, r *rand.Rand) {
 	t := w.plan.Topics[f.Node%len(w.plan.Topics)]
-	at := time.Duration(0)
+	count, at := w.countOnce(), time.Duration(0)
 	for range 1 + r.IntN(3) {
 		pause := 100*time.Millisecond + time.Duration(r.Int64N(int64(500*time.Millisecond)))
-		w.after(at, func() { w.turn(t, f.For) })
-		w.after(at+pause, func() { w.turn(t, f.For) })
+		w.after(at, func() { count(w.turn(t, f.For)) })
+		w.after(at+pause, func() { count(w.turn(t, f.For)) })
 		at += pause + time.Duration(r.Int64N(int64(4*time.Second)))
 	}
 }
 
 // turn changes a topic's durability while the changes of its leaders are late.
-func (w *world) turn(t TopicPlan, d time.Duration) {
+func (w *world) turn(t TopicPlan, d time.Duration) bool {
 	if w.healed {
-		return
+		return false
 	}
 	for _, p := range w.parts {
 		if l := w.leaderOf(p); p.topic == t.Name && l != nil {
 			w.delay(l, d, 200*time.Millisecond)
 		}
 	}
-	w.changeDurability(t)
+	return w.changeDurability(t)
 }
 
 // delay has a leader's ISR changes be done only after they are given up, for a while:

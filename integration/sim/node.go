@@ -48,6 +48,7 @@ type node struct {
 	changesAfter time.Duration // until when that is just after they are given up
 	patience     time.Duration // after which they are then
 	opened       bool          // the client port is
+	fullUntil    time.Duration // until when its disk has no room
 	clientCut    time.Duration // until when clients can not reach it
 	answersLost  time.Duration // until when most answers to clients are lost
 	away         bool          // stays down to the end

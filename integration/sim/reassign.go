@@ -31,7 +31,7 @@ func (w *world) reassign(f Fault, r *rand.Rand) {
 	if p == nil {
 		return
 	}
-	at := time.Duration(0)
+	count, at := w.countOnce(), time.Duration(0)
 	for range 1 + r.IntN(3) {
 		target := w.drawTarget(r)
 		if at > 0 && r.IntN(2) == 0 {
@@ -39,7 +39,7 @@ func (w *world) reassign(f Fault, r *rand.Rand) {
 		}
 		w.after(at, func() {
 			if !w.healed && w.movable() {
-				w.ask(p, target)
+				count(w.ask(p, target))
 			}
 		})
 		at += time.Duration(r.Int64N(int64(2*f.For) + 1))
@@ -69,16 +69,17 @@ func (w *world) drawTarget(r *rand.Rand) []fsm.BrokerID {
 }
 
 // ask has any node ask the controller for a reassignment; nil cancels the one that runs.
-func (w *world) ask(p *part, target []fsm.BrokerID) {
+func (w *world) ask(p *part, target []fsm.BrokerID) bool {
 	n := w.nodes[w.rand.IntN(len(w.nodes))]
 	if !n.awake() || n.epoch == 0 || !w.bearable(p, target, nil) {
-		return
+		return false
 	}
 	if target != nil {
 		w.moves = append(w.moves, move{p.tp, target, w.now + moveLasts})
 	}
 	w.note(n.id, "asks for %v as replicas of %s", target, p.name())
 	n.try(callTimeout, func(t *term, reply func(any, error)) { t.reassign(p.tp, target, reply) }, func(any, error) {})
+	return true
 }
 
 // reassign is AlterPartitionReassignments of one partition, as package controller does it.

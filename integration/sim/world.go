@@ -26,7 +26,6 @@ type world struct {
 	clients   []*producer
 	producers int           // ids given out
 	skew      time.Duration // of the clients' clocks
-	faults    int           // that took place
 	healed    bool
 	healedAt  time.Duration
 	topics    int               // created so far
@@ -52,7 +51,7 @@ type world struct {
 // Report says what happened in a run.
 type Report struct {
 	Events    int           // steps of the run
-	Faults    int           // that took place
+	Faults    int           // that took effect
 	Acked     int           // records
 	Epochs    int           // leader epochs, over all partitions
 	Entries   int           // of the metadata log
