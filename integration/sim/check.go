@@ -225,7 +225,14 @@ func (c *conn) stillFollows(r *replica, written batch.Offset) bool {
 // added and has no seat.
 func (w *world) checkDeleted(n *node, tp fsm.TopicPartition) {
 	s, ok := w.raft.image.Partition(tp)
-	if !ok || !slices.Contains(s.Replicas, n.id) {
+	if !ok {
+		_, buried := w.raft.image.Tombstone(tp.Topic) // it waits for all replicas that the topic had
+		if !buried && slices.Contains(w.part(tp).replicas, n.id) {
+			w.fail("nothing is deleted without a licence", "node %d deletes its log of %x-%d without a tombstone", n.id, tp.Topic[:4], tp.Partition)
+		}
+		return
+	}
+	if !slices.Contains(s.Replicas, n.id) {
 		return
 	}
 	if !slices.Contains(s.Adding, n.id) || s.Seated(n.id) || slices.Contains(s.LastMembers, n.id) {

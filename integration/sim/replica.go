@@ -53,8 +53,8 @@ type replica struct {
 	waiters  []*waiter
 	feeders  []*conn
 	corrupt  batch.Offset
-	shownHW  batch.Offset // greatest high watermark of this epoch
-	shownFor batch.Epoch
+	shownHW  batch.Offset // the last high watermark, where no cut took it
+	shownFor batch.Epoch  // the partition's riskEpoch then
 }
 
 // waiter is a produce that waits for the high watermark.
@@ -71,7 +71,7 @@ func newReplica(n *node, tp fsm.TopicPartition, l *storage.Log) *replica {
 	}
 	r := &replica{
 		n: n, tp: tp, part: n.w.part(tp), log: l, h: h, j: &h.j,
-		leader: fsm.NoBroker, epoch: batch.NoEpoch, hw: l.HW(), corrupt: -1, shownFor: batch.NoEpoch,
+		leader: fsm.NoBroker, epoch: batch.NoEpoch, hw: l.HW(), corrupt: -1,
 	}
 	l.OnDamage(func() { n.damagedReplica(r) })
 	return r
@@ -219,12 +219,13 @@ func (r *replica) setHW(hw batch.Offset) {
 	}
 }
 
-// shown checks that what a replica may show never shrinks within a leader epoch.
+// shown checks that what a replica may show never shrinks as long as its process runs, from
+// one leader epoch to the next either, but for an election at the risk of loss and a cut.
 func (r *replica) shown() {
-	if r.shownFor == r.epoch && r.hw < r.shownHW {
+	if r.shownFor == r.part.riskEpoch && r.hw < r.shownHW {
 		r.n.w.fail("high watermark does not go back", "that of %s on node %d in epoch %d from %d to %d", r.part.name(), r.n.id, r.epoch, r.shownHW, r.hw)
 	}
-	r.shownFor, r.shownHW = r.epoch, r.hw
+	r.shownFor, r.shownHW = r.part.riskEpoch, r.hw
 }
 
 func (r *replica) wakeFeeders(records bool) {

@@ -188,6 +188,7 @@ func (r *replica) cut(to batch.Offset) error {
 		r.h.mended(end)
 	}
 	if end < r.j.end() {
+		r.shownHW = min(r.shownHW, end)
 		r.j.cut(to)
 		r.n.w.touch(r.part)
 	}
@@ -197,6 +198,7 @@ func (r *replica) cut(to batch.Offset) error {
 func (r *replica) reset(start batch.Offset) error {
 	err := r.work(0, func() error { return r.log.ResetTo(start) })
 	if err == nil {
+		r.shownHW = 0
 		r.j.reset(start)
 		r.h.rot = nil
 		r.n.w.touch(r.part)
@@ -207,7 +209,6 @@ func (r *replica) reset(start batch.Offset) error {
 func (r *replica) shortened() feed.Local {
 	r.follow.Truncated(r.log.Start(), r.log.End())
 	r.hw = r.follow.HW()
-	r.shownFor = batch.NoEpoch
 	r.log.SetHW(r.hw)
 	return r.local()
 }

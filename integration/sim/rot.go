@@ -181,7 +181,7 @@ func (n *node) checkRot() {
 		more = done > 0
 	}
 	for _, r := range n.replicas {
-		if n.rots(r.h) && !n.isDamaged(r.tp) {
+		if n.rots(r.h) && !r.damaged() { // isDamaged takes for known what rots
 			n.w.fail("what rots is found", "node %d has scrubbed %s and does not know that %v rots", n.id, r.part.name(), r.h.rot[0].rec)
 		}
 	}
