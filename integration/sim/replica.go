@@ -292,6 +292,12 @@ func (r *replica) becomeLeader(s isr.State) {
 	c := isr.Config{Self: isr.Member{ID: r.n.id, Epoch: r.n.epoch}, LagMax: r.n.w.plan.LagMax}
 	r.lead = isr.NewLeader(c, s, r.span(), r.n.clock())
 	r.n.w.note(r.n.id, "leads %s in epoch %d from %d", r.part.name(), r.epoch, r.log.End())
+	if r.epoch == r.part.riskEpoch && r.hw > r.part.end {
+		// What it knows to be committed is of a history that an earlier election at the risk of loss
+		// gave up. Its log is the truth from now on, and what it shows of it is served at once.
+		r.part.commit(r, r.hw)
+	}
+	r.checkShown()
 	r.absorb(r.lead.Tick(r.n.clock(), r.live))
 	ended()
 }
@@ -319,6 +325,9 @@ func (r *replica) becomeFollower(leader fsm.BrokerID, epoch batch.Epoch, seated 
 	}
 	r.role, r.leader, r.epoch = wanted, leader, epoch
 	r.follow = isr.NewFollower(epoch, r.span())
+	if wanted == roleFollower && r.follow.Told() {
+		r.checkShown() // a reader may come at once
+	}
 	ended()
 	return true, whole
 }
