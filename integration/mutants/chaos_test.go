@@ -39,24 +39,7 @@ func TestChaosEditsMatch(t *testing.T) {
 }
 
 // apply returns the files with the edits made.
-func (m ChaosMutant) apply() (map[string]string, error) {
-	files := map[string]string{}
-	for _, e := range m.Edits {
-		text, ok := files[e.File]
-		if !ok {
-			read, err := os.ReadFile(filepath.Join(root, e.File))
-			if err != nil {
-				return nil, fmt.Errorf("mutant %s: %w", m.Name, err)
-			}
-			text = string(read)
-		}
-		if n := strings.Count(text, e.Old); n != 1 {
-			return nil, fmt.Errorf("mutant %s: %q is %d times in %s, not once: the rule it breaks has moved", m.Name, e.Old, n, e.File)
-		}
-		files[e.File] = strings.Replace(text, e.Old, e.New, 1)
-	}
-	return files, nil
-}
+func (m ChaosMutant) apply() (map[string]string, error) { return applied(m.Name, m.Edits) }
 
 // TestChaosFindsMutants runs scripts/chaos against a broker built with each mutant. It
 // takes some minutes for each, so it runs only where WEIR_CHAOS_MUTANTS asks for it: all,

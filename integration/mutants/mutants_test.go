@@ -3,6 +3,7 @@ package mutants
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -42,19 +43,33 @@ func TestEditsMatch(t *testing.T) {
 	}
 }
 
-// apply returns the file with the edit made.
-func (m Mutant) apply() ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(root, m.File))
-	if err != nil {
-		return nil, fmt.Errorf("mutant %s: %w", m.Name, err)
+// apply returns the files with the edits made.
+func (m Mutant) apply() (map[string]string, error) {
+	edits := []FileEdit{{m.File, m.Old, m.New}}
+	for _, e := range m.More {
+		edits = append(edits, FileEdit{m.File, e.Old, e.New})
 	}
-	for _, e := range append([]Edit{{m.Old, m.New}}, m.More...) {
-		if n := strings.Count(string(text), e.Old); n != 1 {
-			return nil, fmt.Errorf("mutant %s: %q is %d times in %s, not once: the rule it breaks has moved", m.Name, e.Old, n, m.File)
+	return applied(m.Name, append(edits, m.Also...))
+}
+
+// applied returns the files with the edits of a mutant made.
+func applied(name string, edits []FileEdit) (map[string]string, error) {
+	files := map[string]string{}
+	for _, e := range edits {
+		text, ok := files[e.File]
+		if !ok {
+			read, err := os.ReadFile(filepath.Join(root, e.File))
+			if err != nil {
+				return nil, fmt.Errorf("mutant %s: %w", name, err)
+			}
+			text = string(read)
 		}
-		text = []byte(strings.Replace(string(text), e.Old, e.New, 1))
+		if n := strings.Count(text, e.Old); n != 1 {
+			return nil, fmt.Errorf("mutant %s: %q is %d times in %s, not once: the rule it breaks has moved", name, e.Old, n, e.File)
+		}
+		files[e.File] = strings.Replace(text, e.Old, e.New, 1)
 	}
-	return text, nil
+	return files, nil
 }
 
 // TestDocumented compares docs/mutants.md with the table.
@@ -163,11 +178,29 @@ var violation = regexp.MustCompile(`seed (\d+), step \d+, [^:]*: ([^:]*): .*`)
 // run has the simulator look for the mutant, with the seed that found it last and then
 // with all from 1 on, and returns what it found.
 func (m Mutant) run(dir string, last uint64) (string, error) {
-	text, err := m.apply()
+	files, err := m.apply()
 	if err != nil {
 		return "", err
 	}
-	overlay, err := writeOverlays(dir, map[string]string{m.File: string(text)})
+	binary, err := buildSimulator(dir, m.Name, files)
+	if err != nil {
+		return "", err
+	}
+	seeds := uint64(m.Seeds)
+	if seeds == 0 {
+		seeds = DefaultSeeds
+	}
+	if last > 0 && last <= seeds {
+		if found, err := look(m.Name, binary, "-test.run=TestSimulation$", "-seeds=1", fmt.Sprintf("-first-seed=%d", last)); err == nil {
+			return found, nil
+		}
+	}
+	return look(m.Name, binary, "-test.run=TestSimulation$", fmt.Sprintf("-seeds=%d", seeds))
+}
+
+// buildSimulator builds the simulator with files that a mutant has changed.
+func buildSimulator(dir, name string, files map[string]string) (string, error) {
+	overlay, err := writeOverlays(dir, files)
 	if err != nil {
 		return "", err
 	}
@@ -175,33 +208,27 @@ func (m Mutant) run(dir string, last uint64) (string, error) {
 	build := exec.Command("go", "test", "-c", "-o", binary, "-vet=off", "-overlay", overlay, "./integration/sim")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mutant %s can not be built: %w\n%s", m.Name, err, out)
+		return "", fmt.Errorf("mutant %s can not be built: %w\n%s", name, err, out)
 	}
-	seeds := uint64(m.Seeds)
-	if seeds == 0 {
-		seeds = DefaultSeeds
-	}
-	if last > 0 && last <= seeds {
-		if found, err := m.look(binary, "-test.run=TestSimulation$", "-seeds=1", fmt.Sprintf("-first-seed=%d", last)); err == nil {
-			return found, nil
-		}
-	}
-	return m.look(binary, "-test.run=TestSimulation$", fmt.Sprintf("-seeds=%d", seeds))
+	return binary, nil
 }
 
-// look runs the simulator once; an error says that it found nothing.
-func (m Mutant) look(binary string, args ...string) (string, error) {
+// errLives says that the simulator saw nothing wrong with a mutant.
+var errLives = errors.New("the simulator saw nothing wrong")
+
+// look runs the simulator once; errLives says that it found nothing.
+func look(name, binary string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, append(args, "-test.timeout=0")...)
 	cmd.Dir = filepath.Join(root, "integration/sim")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		return "", fmt.Errorf("mutant %s lives: %v saw nothing wrong with %q instead of %q in %s", m.Name, args, m.New, m.Old, m.File)
+		return "", fmt.Errorf("mutant %s lives: %v: %w", name, args, errLives)
 	}
 	found := violation.FindAllString(string(out), -1)
 	if len(found) == 0 {
-		return "", fmt.Errorf("mutant %s: the run failed without a violation: %w\n%s", m.Name, err, out)
+		return "", fmt.Errorf("mutant %s: the run failed without a violation: %w\n%s", name, err, out)
 	}
 	line := found[len(found)-1]
 	if len(line) > 300 {

@@ -7,7 +7,8 @@ type Mutant struct {
 	File string
 	Old  string // occurs exactly once in File
 	New  string
-	More []Edit // further ones in the same file, where a rule is held in more than one place
+	More []Edit     // further ones in the same file, where a rule is held in more than one place
+	Also []FileEdit // and in other files
 	// Seeds bounds the runs within which it must be found; 0 stands for DefaultSeeds.
 	Seeds int
 }
@@ -21,7 +22,7 @@ const DefaultSeeds = 150
 // All returns the mutants, by package.
 func All() []Mutant {
 	var all []Mutant
-	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inMoves(), inGroups(), inElect(), inRecovery(), inFlush(), inProof(), inStorage()} {
+	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inMoves(), inGlue(), inGroups(), inElect(), inRecovery(), inFlush(), inProof(), inStorage()} {
 		all = append(all, some...)
 	}
 	return all
@@ -59,6 +60,11 @@ func inISR() []Mutant {
 			Name: "forget-proposed", File: lag,
 			Rule: "members of a proposed ISR bind before it is committed (H7)",
 			Old:  "return f.committed || f.proposed", New: "return f.committed",
+		},
+		{
+			Name: "watermark-falls", File: lag,
+			Rule: "a leader's high watermark never falls (H15)",
+			Old:  "if low <= l.hw {", New: "if low == l.hw {",
 		},
 		{
 			Name: "drop-before-commit", File: change,
@@ -151,6 +157,17 @@ func inISRChanges() []Mutant {
 			Old:  "min(f.leaderHW, f.end)", New: "f.leaderHW",
 		},
 		{
+			Name: "told-from-the-start", File: follower,
+			Rule: "a follower shows nothing before its leader has told how far (H16)",
+			Old:  "bool { return f.told }", New: "bool { return true }",
+		},
+		{
+			Name: "watermark-follows-down", File: follower,
+			Rule: "a follower's high watermark does not fall when a new leader does not know of it yet (H15)",
+			Old:  "f.leaderHW = max(f.leaderHW, hw)", New: "f.leaderHW = hw",
+			More: []Edit{{"f.hw = max(f.hw, min(f.leaderHW, f.end))", "f.hw = min(f.leaderHW, f.end)"}},
+		},
+		{
 			Name: "start-not-followed", File: follower,
 			Rule: "followers move their log start as the leader tells (H44)",
 			Old:  "f.start = max(f.start, min(logStart, f.hw))", New: "f.start = max(f.start, min(logStart, 0))",
@@ -213,6 +230,12 @@ func inFSM() []Mutant {
 			Name: "fence-keeps-seat", File: broker,
 			Rule: "fencing takes a broker out of every ISR in the same entry (H18)",
 			Old:  "\te.evict(c.ID, leftWhole)\n", New: "",
+		},
+		{
+			Name: "fence-by-chance", File: broker,
+			Rule: "a command has one outcome, on whichever node it is applied (H52)",
+			Old:  "\tb.Fenced = true\n\te.setBroker(b)\n\treturn Result{}\n}\n\nfunc (c UnfenceBroker)",
+			New:  "\tfor first := range map[bool]bool{true: true, false: true} {\n\t\tb.Fenced = first\n\t\tbreak\n\t}\n\te.setBroker(b)\n\treturn Result{}\n}\n\nfunc (c UnfenceBroker)",
 		},
 		{
 			Name: "unclean-is-clean", File: broker,
@@ -305,6 +328,12 @@ func inGroups() []Mutant {
 	const offsets, slots = "fsm/offsets.go", "fsm/slots.go"
 	return []Mutant{
 		{
+			Name: "commit-is-not-stored", File: offsets,
+			Rule: "a commit that is acknowledged is stored (H47)",
+			Old:  "added, change := row.put(p, c.CommitMs, c.ExpireMs)",
+			New:  "if e.next.index%16 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tadded, change := row.put(p, c.CommitMs, c.ExpireMs)",
+		},
+		{
 			Name: "commit-in-any-generation", File: offsets,
 			Rule: "a commit is compared with the group's generation when it is stored (H47)",
 			Old:  "case g.generation(m) == c.Epoch:", New: "case g.generation(m) >= c.Epoch:",
@@ -389,104 +418,6 @@ func inRecovery() []Mutant {
 			Name: "never-ask-again", File: recovery,
 			Rule: "a question without an answer is asked again",
 			Old:  "in.todo = append(in.todo, tp)\n\t\t\tin.notYet = now.Add(r.pause)", New: "in.notYet = now.Add(r.pause)",
-		},
-	}
-}
-
-// inFlush are those about what makes a log durable.
-func inFlush() []Mutant {
-	return []Mutant{
-		{
-			Name: "forget-folder-sync", File: "storage/flush.go",
-			Rule: "the names of new files are made durable before the flushed end moves (H33)",
-			Old:  "if err := d.fs.SyncDir(j.l.Dir()); err != nil {", New: "if err := error(nil); err != nil {",
-		},
-		{
-			Name: "forget-file-sync", File: "storage/commit.go",
-			Rule: "the flushed end moves only after fsync (H31)",
-			Old:  "if err := s.f.Sync(); err != nil {", New: "if err := error(nil); err != nil {",
-		},
-		{
-			Name: "flushed-before-sync", File: "storage/flush.go",
-			Rule: "what is reported as flushed has been synced (H31)",
-			Old:  "func() error { return d.syncFiles(jobs, all) },", New: "func() error {\n\t\t\tfor _, j := range jobs {\n\t\t\t\tj.l.flushed.Store(int64(j.end))\n\t\t\t\tj.l.committed()\n\t\t\t}\n\t\t\treturn d.syncFiles(jobs, all)\n\t\t},",
-		},
-	}
-}
-
-// inProof are those about bytes that change on a disk.
-func inProof() []Mutant {
-	const prove = "storage/prove.go"
-	return []Mutant{
-		{
-			Name: "serve-unproven", File: prove,
-			Rule: "what an earlier run wrote is proven before anybody is given it (H36)",
-			Old:  "return sound >= old\n", New: "return sound >= 0 || old < 0\n",
-		},
-		{
-			Name: "prove-without-sums", File: prove,
-			Rule: "a proof compares checksums (H36)",
-			Old:  "if p.sc.pos < p.old && p.sc.pos >= p.sound {", New: "if p.sc.pos < 0 {",
-		},
-	}
-}
-
-func inStorage() []Mutant {
-	return []Mutant{
-		{
-			Name: "rename-before-sync", File: "storage/checkpoint.go",
-			Rule: "a replaced file is synced before it gets its name (H34)",
-			Old:  "if err := writeTmp(fsys, path, data, vfs.File.Sync); err != nil {", New: "if err := writeTmp(fsys, path, data, leaveUnsynced); err != nil {",
-		},
-		{
-			Name: "skip-crc-at-recovery", File: "storage/recover.go",
-			Rule: "recovery cuts at the first batch that is not whole (H35)",
-			Old:  "return sc.checkCRC(h.CRC(), n)", New: "return nil",
-		},
-		{
-			Name: "append-behind-a-cut", File: "storage/append.go",
-			Rule: "no byte position of a file is written twice (H37)",
-			Old:  "if s == nil || s.cut || !s.fits", New: "if s == nil || !s.fits",
-		},
-		{
-			Name: "keep-recovery-point", File: "storage/truncate.go",
-			Rule: "a cut lowers the recovery point on the disk first (H1, H36)",
-			Old:  "if l.recorded.Load() <= int64(end) {", New: "if true || l.recorded.Load() <= int64(end) {",
-		},
-		{
-			Name: "lose-producers-at-start", File: "storage/recover.go",
-			Rule: "the window of each producer is rebuilt at start (H26)",
-			Old:  "\tl.producers = ps\n\treturn nil", New: "\t_ = ps\n\treturn nil",
-		},
-		{
-			Name: "window-of-one", File: "storage/producer.go",
-			Rule: "the last five batches of a producer are recognised (H26)",
-			Old:  "const windowSize = 5", New: "const windowSize = 1",
-		},
-		{
-			Name: "followers-forget-producers", File: "storage/append.go",
-			Rule: "followers keep the windows from what they replicate (H26)",
-			Old:  "if b.HasProducer() {\n\t\t\tl.producers.noteBatch", New: "if b.HasProducer() && len(run) == len(b) && l.d.o.MaxProducers == 0 {\n\t\t\tl.producers.noteBatch",
-		},
-		{
-			Name: "no-duplicates-known", File: "storage/producer.go",
-			Rule: "a batch that comes again is answered with its place (H26, H27)",
-			Old:  "if b.firstSeq() == s.first && b.lastSeq == s.last {", New: "if b.firstSeq() == s.first && b.lastSeq == s.last && false {",
-		},
-		{
-			Name: "epochs-end-late", File: "storage/epoch.go",
-			Rule: "an epoch ends where the next begins (H2)",
-			Old:  "return es[i].epoch, es[i+1].start", New: "return es[i].epoch, end",
-		},
-		{
-			Name: "keep-producers-on-cut", File: "storage/truncate.go",
-			Rule: "a cut takes what it cut out of the producers' windows (H27)",
-			Old:  "l.producers = ps\n\tl.heal(end)", New: "_ = ps\n\tl.heal(end)",
-		},
-		{
-			Name: "shorten-without-sync", File: "storage/cutfiles.go",
-			Rule: "a cut is durable before anything is appended (H1)",
-			Old:  "if err := f.Sync(); err != nil {\n\t\treturn fmt.Errorf(\"sync %s: %w\", s.file.path(), err)", New: "if err := error(nil); err != nil {\n\t\treturn fmt.Errorf(\"sync %s: %w\", s.file.path(), err)",
 		},
 	}
 }
