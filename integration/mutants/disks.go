@@ -21,6 +21,18 @@ func inFlush() []Mutant {
 	}
 }
 
+// inTime are those about what the wall clock is not asked.
+func inTime() []Mutant {
+	return []Mutant{
+		{
+			Name: "idle-by-the-wall-clock", File: "storage/options.go",
+			Rule: "a producer is forgotten for the time that has passed, not for what the wall clock shows (H28)",
+			Old:  "	if o.Steady == nil {", New: "	if true {",
+			Seeds: 1000,
+		},
+	}
+}
+
 // inProof are those about bytes that change on a disk.
 func inProof() []Mutant {
 	const prove, scrub = "storage/prove.go", "storage/scrub.go"

@@ -19,6 +19,7 @@ func sharpPlans() []Plan {
 		{File: "commit_delivered_late.json", Mutant: "take-late-commits"},
 		{File: "deposed_coordinator_behind_a_firewall.json", Mutant: "answer-without-asking"},
 		{File: "deleted_while_it_boots.json", Mutant: "forget-what-left-meanwhile"},
+		{File: "producers_forgotten_by_the_wall_clock.json", Mutant: "idle-by-the-wall-clock"},
 		{File: "registration_comes_again_late.json", Mutant: "depose-by-a-copy"},
 		{
 			File:  "batch_lies_up_to_the_recovery_point.json",

@@ -22,7 +22,7 @@ const DefaultSeeds = 150
 // All returns the mutants, by package.
 func All() []Mutant {
 	var all []Mutant
-	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inMoves(), inGlue(), inGroups(), inElect(), inRecovery(), inFlush(), inProof(), inStorage()} {
+	for _, some := range [][]Mutant{inISR(), inISRChanges(), inDurability(), inFeed(), inFSM(), inFSMSeats(), inMoves(), inGlue(), inGroups(), inElect(), inRecovery(), inFlush(), inTime(), inProof(), inStorage()} {
 		all = append(all, some...)
 	}
 	return all
