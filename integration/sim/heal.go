@@ -62,8 +62,11 @@ func (w *world) heal() {
 	}
 }
 
-// fillRounds bounds what is written at the end of a run in which too little was.
-const fillRounds = 50
+// fillRounds bounds what is written at the end of a run in which too little was. Each round
+// has at least one producer acknowledged as many batches as it may have in flight, the first
+// round one: the core keeps the minimum ISR of a partition, and rests only when no client
+// of one waits.
+const fillRounds = enoughAcked/inFlightMax + 1
 
 // write has each idempotent producer send what it may.
 func (w *world) write() {
@@ -71,7 +74,7 @@ func (w *world) write() {
 		if p.plain || !p.find() {
 			continue
 		}
-		if len(p.unacked) < p.inFlight() {
+		for len(p.unacked) < p.inFlight() {
 			p.make()
 		}
 		p.again(0)
@@ -110,7 +113,7 @@ func ids(nodes []*node) []fsm.BrokerID {
 }
 
 // drawCore picks a random majority, and adds nodes until every partition surely
-// keeps somebody in it who may lead.
+// keeps somebody in it who may lead, and one of them as many as can commit.
 func (w *world) drawCore() []*node {
 	order := w.rand.Perm(len(w.nodes))
 	var core []*node
@@ -138,7 +141,26 @@ func (w *world) sufficient(core []*node) bool {
 			return false
 		}
 	}
-	return true
+	return slices.ContainsFunc(w.parts, func(p *part) bool { return w.keepsMinimum(core, p) })
+}
+
+// keepsMinimum tells whether a core holds the minimum ISR of a partition, whatever becomes
+// of its reassignment.
+func (w *world) keepsMinimum(core []*node, p *part) bool {
+	s, ok := w.raft.image.Partition(p.tp)
+	sets := [][]fsm.BrokerID{s.Replicas}
+	if ok {
+		sets = append(sets, w.targets(p, s)...)
+	}
+	return ok && !slices.ContainsFunc(sets, func(set []fsm.BrokerID) bool {
+		count := 0
+		for _, n := range core {
+			if slices.Contains(set, n.id) {
+				count++
+			}
+		}
+		return count < int(s.MinISR)
+	})
 }
 
 // keepsLeader tells whether a core surely holds a member that may lead: one that
