@@ -19,6 +19,9 @@ func (w *world) inflict(f Fault) {
 	w.note(n.id, "fault: %v", f)
 	if w.strike(f, n, m, r) {
 		w.report.Faults++
+		if w.struck != nil {
+			w.struck(w, f)
+		}
 	}
 }
 

@@ -9,7 +9,11 @@ import (
 // faults, a shorter time, fewer topics and clients. It runs at most tries plans
 // and returns the smallest one that failed, with its violation.
 func Shrink(p Plan, bad *Violation, tries int) (Plan, *Violation) {
-	s := shrinker{best: p, bad: bad, left: tries}
+	return shrinkBy(Run, p, bad, tries)
+}
+
+func shrinkBy(run func(Plan) (Report, *Violation), p Plan, bad *Violation, tries int) (Plan, *Violation) {
+	s := shrinker{run: run, best: p, bad: bad, left: tries}
 	s.try(p.asFar(bad))
 	s.try(s.without(len(p.Faults), len(p.Faults))) // without faults at all?
 	s.cutTime()
@@ -43,6 +47,7 @@ func (p Plan) asFar(bad *Violation) Plan {
 }
 
 type shrinker struct {
+	run  func(Plan) (Report, *Violation)
 	best Plan
 	bad  *Violation
 	left int
@@ -54,7 +59,7 @@ func (s *shrinker) try(p Plan) bool {
 		return false
 	}
 	s.left--
-	_, bad := Run(p)
+	_, bad := s.run(p)
 	if bad == nil || bad.Invariant != s.bad.Invariant {
 		return false
 	}

@@ -146,19 +146,83 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// TestSeedReproduces runs a few seeds twice: the same steps happen.
+// TestSeedReproduces runs a few seeds twice: the same steps happen, in the same order.
 func TestSeedReproduces(t *testing.T) {
+	sums := map[uint64]uint64{}
 	for seed := *firstSeed; seed < *firstSeed+5; seed++ {
 		a, badA := Run(PlanFor(seed))
 		b, badB := Run(PlanFor(seed))
 		if a != b || fmt.Sprint(badA) != fmt.Sprint(badB) {
 			t.Errorf("seed %d: %+v (%v), then %+v (%v)", seed, a, badA, b, badB)
 		}
+		if other, known := sums[a.Steps]; known {
+			t.Errorf("seeds %d and %d have the same sum of steps %x", other, seed, a.Steps)
+		}
+		sums[a.Steps] = seed
 	}
 }
 
-// TestShrink checks that a plan gets smaller and still breaks the same invariant.
+// TestStepsAreSummed changes one thing about two steps: their order, time or node.
+func TestStepsAreSummed(t *testing.T) {
+	sum := func(steps ...event) uint64 {
+		w := &world{}
+		for _, e := range steps {
+			w.now = e.at
+			w.sum(e)
+		}
+		return w.report.Steps
+	}
+	n, m := &node{id: 1}, &node{id: 2}
+	a, b := event{at: 5, seq: 1, node: n}, event{at: 5, seq: 2, node: n}
+	late, other, none, slow := b, b, b, b
+	late.at, other.node, none.node, slow.lane = 6, m, nil, laneData
+	want := sum(a, b)
+	for name, got := range map[string]uint64{
+		"order": sum(b, a), "time": sum(a, late), "node": sum(a, other), "no node": sum(a, none), "lane": sum(a, slow), "none": sum(a),
+	} {
+		if got == want {
+			t.Errorf("another %s gives the same sum %x", name, got)
+		}
+	}
+}
+
+// TestShrink breaks an invariant of its own by one fault of a plan. What is left is that
+// fault alone, in a shorter and simpler run that breaks the same invariant.
 func TestShrink(t *testing.T) {
+	p := PlanFor(*firstSeed)
+	guilty := &p.Faults[len(p.Faults)/2]
+	guilty.Kind, guilty.Seed = FaultClock, 77
+	run := func(p Plan) (Report, *Violation) {
+		return run(p, func(w *world, f Fault) {
+			switch {
+			case f.Kind == FaultClock && f.Seed == 77:
+				w.fail("nobody sets clocks", "%v", f)
+			case f.Kind != FaultClock && len(w.plan.Faults) == 1:
+				w.fail("another invariant", "%v", f)
+			}
+		})
+	}
+	_, bad := run(p)
+	if bad == nil || bad.Invariant != "nobody sets clocks" {
+		t.Fatalf("the plan breaks %v", bad)
+	}
+	small, same := shrinkBy(run, p, bad, 100)
+	if len(small.Faults) != 1 || small.Faults[0].Seed != 77 || len(small.More) != 0 {
+		t.Errorf("%d faults are left of %d, and %d more: %v", len(small.Faults), len(p.Faults), len(small.More), small.Faults)
+	}
+	if small.Span >= p.Span || len(small.Topics) != 1 || small.Topics[0].Partitions != 1 || small.SegmentBytes == p.SegmentBytes {
+		t.Errorf("the run has become no simpler: %v", small)
+	}
+	if same == nil || same.Invariant != bad.Invariant {
+		t.Errorf("the plan that is left breaks %v, not %v", same, bad)
+	}
+	if _, again := run(small); again == nil || again.Error() != same.Error() {
+		t.Errorf("run again the plan that is left breaks %v, not %v", again, same)
+	}
+}
+
+// TestShrinkKeepsWhatHolds shrinks a plan that breaks nothing: it stays as it is.
+func TestShrinkKeepsWhatHolds(t *testing.T) {
 	p := PlanFor(*firstSeed)
 	bad := &Violation{Invariant: "none"}
 	small, same := Shrink(p, bad, 5)

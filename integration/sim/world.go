@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -46,6 +47,7 @@ type world struct {
 	strikes   time.Duration // until when one fault strikes many machines, one after the other
 	disasters int           // in which more disks were lost than the cluster can spare
 	report    Report
+	struck    func(*world, Fault) // nil: nobody looks at faults
 }
 
 // Report says what happened in a run.
@@ -58,10 +60,11 @@ type Report struct {
 	Elapsed   time.Duration // virtual
 	Reads     int           // answered
 	Restarts  int
-	Truncated int // cuts of logs
-	Lost      int // records, in blackouts and disasters
-	Moves     int // reassignments that were started, redirected or cancelled
-	Left      int // replicas that left by them
+	Truncated int    // cuts of logs
+	Lost      int    // records, in blackouts and disasters
+	Moves     int    // reassignments that were started, redirected or cancelled
+	Left      int    // replicas that left by them
+	Steps     uint64 // a sum over the order of all steps: their times, nodes and numbers
 }
 
 // Violation says which invariant a run broke.
@@ -102,8 +105,12 @@ const (
 )
 
 // Run runs a plan to its end, or to the first violation.
-func Run(p Plan) (rep Report, bad *Violation) {
+func Run(p Plan) (Report, *Violation) { return run(p, nil) }
+
+// run is Run with a look at each fault that took effect at once.
+func run(p Plan, struck func(*world, Fault)) (rep Report, bad *Violation) {
 	w := newWorld(p)
+	w.struck = struck
 	defer func() {
 		rep = w.report
 		rep.Events, rep.Elapsed = w.count, w.now
@@ -185,6 +192,7 @@ func (w *world) step() {
 	}
 	w.now = max(w.now, e.at)
 	w.count++
+	w.sum(e)
 	if e.node != nil {
 		e.node.guard(e.fn)
 	} else {
@@ -194,6 +202,16 @@ func (w *world) step() {
 	if w.count%checkEvery == 0 {
 		w.checkAll()
 	}
+}
+
+// sum takes a step into the sum over their order.
+func (w *world) sum(e event) {
+	x := uint64(w.now)<<4 ^ e.seq<<20 ^ uint64(e.lane)
+	if e.node != nil {
+		x ^= uint64(e.node.id) << 1
+	}
+	const odd = 0x9e3779b97f4a7c15 // mixes upwards, the rotation downwards
+	w.report.Steps = bits.RotateLeft64(w.report.Steps^x, 29) * odd
 }
 
 // after runs fn of no node after a while.
