@@ -80,8 +80,8 @@ groups: build ## groups at scale: commits for DURATION, coordinator failovers, M
 hostile: build ## everything a hostile client may send, beside a well-behaved one; prints a table
 	WEIR_BIN=$(CURDIR)/bin/weir WEIR_HOSTILE=full $(GO) test -count=1 -v -timeout 60m ./integration/hostile
 
-sim: ## SEEDS simulated clusters under faults, from FIRST on
-	$(GO) test -count=1 -timeout 0 ./integration/sim -seeds $(SEEDS) -first-seed $(FIRST)
+sim: ## SEEDS simulated clusters under faults, from FIRST on; prints how many a CPU-second; SHRINK=n runs for a smaller plan of one that fails, KEEP=file for it
+	$(GO) test -count=1 -v -timeout 0 ./integration/sim -seeds $(SEEDS) -first-seed $(FIRST) $(if $(SHRINK),-shrink $(SHRINK)) $(if $(KEEP),-keep $(abspath $(KEEP)))
 
 mutants: ## every deliberate fault must be found by the simulator (long)
 	WEIR_MUTANTS=all $(GO) test -count=1 -v -timeout 0 ./integration/mutants -rewrite
