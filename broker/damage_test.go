@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirmq/weir/fsm"
+	"github.com/weirmq/weir/storage"
 	"github.com/weirmq/weir/storage/vfs"
 	"github.com/weirmq/weir/wire/batch"
 )
@@ -203,6 +205,30 @@ func TestDamageIsNotCutWithinAnEpoch(t *testing.T) {
 	s.p.becomeFollower(fsm.NoBroker, 3, false)
 	if _, whole := s.p.becomeFollower(3, 4, false); !whole || s.p.log.End() != 1 {
 		t.Errorf("at the beginning of the next epoch its log ends at %d, want 1", s.p.log.End())
+	}
+}
+
+// TestDiskThatFailsInACutEndsTheNode: nobody knows then what the log on the disk is.
+func TestDiskThatFailsInACutEndsTheNode(t *testing.T) {
+	var broken atomic.Bool
+	s := newStandOn(t, vfs.NewFaulty(vfs.NewMem(1), func(op vfs.Op, _ string) error {
+		if broken.Load() && op == vfs.OpTruncate {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	var failed error
+	s.env.fail = func(err error) { failed = err }
+	s.host(1, 2, 3)
+	for range 3 {
+		s.mustAppend(1, "x")
+	}
+	s.p.mu.Lock()
+	s.p.corrupt = 1
+	s.p.mu.Unlock()
+	broken.Store(true)
+	if _, whole := s.p.becomeFollower(2, 2, false); whole || !errors.Is(failed, storage.ErrOffline) {
+		t.Errorf("the log is whole: %t; the node ended for %v", whole, failed)
 	}
 }
 

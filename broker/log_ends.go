@@ -28,8 +28,5 @@ func (r *reconciler) logEnds(index uint64, tps []fsm.TopicPartition) ([]elect.Lo
 func (p *Partition) logEnd() elect.LogEnd {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return elect.LogEnd{
-		Broker: p.env.self, Epoch: p.log.LastEpoch(), End: p.log.End(),
-		Damaged: p.damagedLocked(),
-	}
+	return elect.EndOf(p.env.self, p.log, p.damagedLocked())
 }

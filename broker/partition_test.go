@@ -31,14 +31,17 @@ type stand struct {
 	heard   time.Time
 }
 
-func newStand(t testing.TB) *stand {
+func newStand(t testing.TB) *stand { return newStandOn(t, vfs.OS()) }
+
+// newStandOn has its folder on a file system, which may go offline.
+func newStandOn(t testing.TB, fsys vfs.FS) *stand {
 	s := &stand{TB: t, applier: newApplier(t), epochs: map[fsm.BrokerID]fsm.BrokerEpoch{}, feeders: map[fsm.BrokerID]*feeder{}}
 	for id := fsm.BrokerID(1); id <= 3; id++ {
 		s.epochs[id] = s.applier.broker(t, id)
 	}
 	o := storage.DefaultOptions()
 	o.FlushInterval = 0
-	dir, err := storage.OpenDir(vfs.OS(), t.TempDir(), o)
+	dir, err := storage.OpenDir(fsys, t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +63,7 @@ func newStand(t testing.TB) *stand {
 		cancel()
 		<-env.changes.done
 		env.ticks.close()
-		if err := dir.Close(nil); err != nil {
+		if err := dir.Close(nil); err != nil && dir.Offline() == nil {
 			t.Errorf("close the folder: %v", err)
 		}
 	})

@@ -194,10 +194,16 @@ func (f *fakeBroker) registerAgain() fsm.Refusal {
 	return r.refusal
 }
 
+// beat is the heartbeat of a broker that is ready and whose roles are those of the newest Image.
 func (f *fakeBroker) beat() *heartbeatReply {
 	f.t.Helper()
+	return f.beatAs(f.at.node.Image().Index(), true)
+}
+
+func (f *fakeBroker) beatAs(settled uint64, ready bool) *heartbeatReply {
+	f.t.Helper()
 	im := f.at.node.Image()
-	rep, err := f.at.node.call(context.Background(), &heartbeatRequest{id: f.req.id, epoch: f.epoch, applied: im.Index(), hash: im.Hash() ^ f.flip, settled: im.Index(), ready: true})
+	rep, err := f.at.node.call(context.Background(), &heartbeatRequest{id: f.req.id, epoch: f.epoch, applied: im.Index(), hash: im.Hash() ^ f.flip, settled: settled, ready: ready})
 	if err != nil {
 		f.t.Fatalf("heartbeat of broker %d: %v", f.req.id, err)
 	}
@@ -207,6 +213,28 @@ func (f *fakeBroker) beat() *heartbeatReply {
 func (f *fakeBroker) fenced() bool {
 	b, ok := f.at.node.Image().Broker(f.req.id)
 	return ok && b.Fenced
+}
+
+// H53: a broker whose roles are older than its registration still acts for the incarnation
+// before it; elected then it would go on where that one was.
+func TestUnfencedOnceItsRolesAreThoseOfItsEpoch(t *testing.T) {
+	c := newCluster(t, 1)
+	c.openAll()
+	at := c.nodes[0]
+	at.register()
+	f := newFakeBroker(t, at, 2)
+	if refusal := f.register(); refusal != 0 {
+		t.Fatal(refusal)
+	}
+	for _, beat := range []struct {
+		settled uint64
+		ready   bool
+		fenced  bool
+	}{{uint64(f.epoch) - 1, true, true}, {uint64(f.epoch), false, true}, {uint64(f.epoch), true, false}} {
+		if r := f.beatAs(beat.settled, beat.ready); r.stale || r.fenced != beat.fenced || f.fenced() != beat.fenced {
+			t.Errorf("a heartbeat of epoch %d settled at %d, ready %t: %+v, fenced %t", f.epoch, beat.settled, beat.ready, r, f.fenced())
+		}
+	}
 }
 
 func TestSilentBrokerIsFencedWhenItsSessionEnds(t *testing.T) {

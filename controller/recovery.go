@@ -242,16 +242,23 @@ func (r *logEndsRequest) code(c *codec.Coder) {
 	codec.ArrayOf(c, &r.tps, 20, codeTP)
 }
 
+// sizeLogEnd is that of an answer, encoded.
+const sizeLogEnd = 49 + 12*len(elect.EarlierEpochs{})
+
 // logEndsReply answers for each partition asked about.
 type logEndsReply struct{ answers []elect.Answer }
 
 func (r *logEndsReply) code(c *codec.Coder) {
-	codec.ArrayOf(c, &r.answers, 48, func(c *codec.Coder, a *elect.Answer) {
+	codec.ArrayOf(c, &r.answers, sizeLogEnd, func(c *codec.Coder, a *elect.Answer) {
 		codeTP(c, &a.TP)
 		codeBroker(c, &a.End.Broker)
 		codeBrokerEpoch(c, &a.Epoch)
 		c.Int32((*int32)(&a.End.Epoch))
 		c.Int64((*int64)(&a.End.End))
 		c.Bool(&a.End.Damaged)
+		for i := range a.End.Earlier {
+			c.Int32((*int32)(&a.End.Earlier[i].Epoch))
+			c.Int64((*int64)(&a.End.Earlier[i].End))
+		}
 	})
 }

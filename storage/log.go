@@ -165,6 +165,16 @@ func (l *Log) EpochEnd(e batch.Epoch) (batch.Epoch, batch.Offset) {
 	return l.epochs.end(e, l.Start(), l.End())
 }
 
+// EarlierEpochs calls yield with the leader epochs that have batches here before that of the
+// last one, the newest first, and the offset after the last batch of each, until it returns false.
+func (l *Log) EarlierEpochs(yield func(batch.Epoch, batch.Offset) bool) {
+	l.mu.Lock()
+	es := l.epochs
+	l.mu.Unlock()
+	for i := len(es) - 2; i >= 0 && yield(es[i].epoch, es[i+1].start); i-- {
+	}
+}
+
 // Flush makes everything appended so far durable and returns when it is.
 func (l *Log) Flush() error { return l.d.flushOne(l) }
 

@@ -70,11 +70,74 @@ type LogEnd struct {
 	// Damaged: records below End, or between End and what was once written, are
 	// missing or corrupt.
 	Damaged bool
+	Earlier EarlierEpochs
+}
+
+// EarlierEpochs are the epochs of a log before that of its last batch, the newest
+// first, each with the offset after its last batch; the zero value for none. Older ones
+// than have room are not told.
+type EarlierEpochs [8]EpochEnd
+
+// EpochEnd is the offset after the last batch of an epoch.
+type EpochEnd struct {
+	Epoch batch.Epoch
+	End   batch.Offset
+}
+
+// Log is what EndOf looks at.
+type Log interface {
+	LastEpoch() batch.Epoch
+	End() batch.Offset
+	EarlierEpochs(yield func(batch.Epoch, batch.Offset) bool)
+}
+
+// EndOf is where a replica's log ends, which must not change meanwhile.
+func EndOf(id fsm.BrokerID, l Log, damaged bool) LogEnd {
+	end, n := LogEnd{Broker: id, Epoch: l.LastEpoch(), End: l.End(), Damaged: damaged}, 0
+	for epoch, at := range l.EarlierEpochs {
+		if n == len(end.Earlier) {
+			break
+		}
+		end.Earlier[n] = EpochEnd{epoch, at}
+		n++
+	}
+	return end
 }
 
 // better tells whether e's log goes on where o's ends, or replaced its end.
 func (e LogEnd) better(o LogEnd) bool {
 	return e.Epoch > o.Epoch || e.Epoch == o.Epoch && e.End > o.End
+}
+
+// extends tells whether e's log is surely that of o, and more: it has the last epoch of o to
+// where o ends. Two logs with a batch of one epoch at one offset are equal up to there.
+func (e LogEnd) extends(o LogEnd) bool {
+	if o.Epoch == batch.NoEpoch || e.Epoch == o.Epoch {
+		return e.better(o)
+	}
+	return slices.ContainsFunc(e.Earlier[:], func(x EpochEnd) bool { return x.Epoch == o.Epoch && x.End >= o.End && e.Epoch > o.Epoch })
+}
+
+// best chooses a log, the more preferred replica's among equals, NoBroker of none. Among
+// those of the last members it is the one with the greatest (last epoch, end), and another one
+// only where it has all of that and more: a member holds all that was committed, as far as
+// its disk has kept it, and where another log goes on otherwise than a member's, with
+// whatever epoch, it is with what was given up. So it is after a leader that counted records of
+// an epoch before its own and had none of its own yet.
+func best(p fsm.Partition, ends []LogEnd) LogEnd {
+	top := LogEnd{Broker: fsm.NoBroker}
+	for _, e := range ends {
+		if slices.Contains(p.LastMembers, e.Broker) && (top.Broker == fsm.NoBroker || e.better(top)) {
+			top = e
+		}
+	}
+	member := top
+	for _, e := range ends {
+		if top.Broker == fsm.NoBroker || e.better(top) && (member.Broker == fsm.NoBroker || e.extends(member)) {
+			top = e
+		}
+	}
+	return top
 }
 
 // Asked returns whose logs must be compared before the partition can lead again at
@@ -116,8 +179,7 @@ func Undecided(im *fsm.Image) []fsm.TopicPartition {
 	return out
 }
 
-// Recover chooses among those that were asked the log that has the greatest (last
-// epoch, end) and is not damaged, the more preferred replica among equals. It returns
+// Recover chooses the best log (see best) of those that were asked and are not damaged. It returns
 // false while one of them is missing from ends or has yet to come back (see Asked), and
 // when the logs of all last members are damaged: who is none may have much less, and leads
 // only where the topic allows that. The partition is marked recovering: records that
@@ -127,25 +189,22 @@ func Recover(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEn
 	if !ready {
 		return fsm.LeaderChange{}, false
 	}
-	best, intact := LogEnd{Broker: fsm.NoBroker}, false
+	var whole []LogEnd
 	for _, id := range asked {
 		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
 		if i < 0 {
 			return fsm.LeaderChange{}, false
 		}
-		e := ends[i]
-		if e.Damaged {
-			continue
-		}
-		intact = intact || slices.Contains(p.LastMembers, id)
-		if best.Broker == fsm.NoBroker || e.better(best) {
-			best = e
+		if e := ends[i]; !e.Damaged {
+			whole = append(whole, e)
 		}
 	}
-	if best.Broker == fsm.NoBroker || !intact && !MayLose(im, tp) {
+	intact := slices.ContainsFunc(whole, func(e LogEnd) bool { return slices.Contains(p.LastMembers, e.Broker) })
+	leader := best(p, whole).Broker
+	if leader == fsm.NoBroker || !intact && !MayLose(im, tp) {
 		return fsm.LeaderChange{}, false
 	}
-	c := change(tp, p, best.Broker, []fsm.BrokerID{best.Broker})
+	c := change(tp, p, leader, []fsm.BrokerID{leader})
 	c.Recovering = true
 	return c, true
 }

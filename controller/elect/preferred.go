@@ -60,9 +60,8 @@ func Ends(asked, im *fsm.Image, answers []Answer) map[fsm.TopicPartition][]LogEn
 
 // Unclean gives a partition without a leader one that may lack committed records.
 // Whoever surely holds them comes first. Else, among the live replicas that said
-// where their logs end, the one with the greatest (last epoch, end) leads, an intact
-// log before any damaged one, the more preferred replica among equals, and the
-// partition is marked recovering. It waits for nobody: it is for an operator who gives
+// where their logs end, the best one leads (see best), an intact log before any damaged
+// one, and the partition is marked recovering. It waits for nobody: it is for an operator who gives
 // up what others may hold, and nothing else calls it.
 func Unclean(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEnd) (fsm.LeaderChange, Choice) {
 	if p.Leader != fsm.NoBroker {
@@ -71,21 +70,25 @@ func Unclean(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEn
 	if c, ok := Leader(im, tp, p); ok {
 		return c, Elected
 	}
-	best := LogEnd{Broker: fsm.NoBroker}
+	var whole, damaged []LogEnd
 	for _, id := range Contenders(im, tp, p) {
 		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
-		if i < 0 {
-			continue
-		}
-		e := ends[i]
-		if best.Broker == fsm.NoBroker || best.Damaged && !e.Damaged || best.Damaged == e.Damaged && e.better(best) {
-			best = e
+		switch {
+		case i < 0:
+		case ends[i].Damaged:
+			damaged = append(damaged, ends[i])
+		default:
+			whole = append(whole, ends[i])
 		}
 	}
-	if best.Broker == fsm.NoBroker {
+	if len(whole) == 0 {
+		whole = damaged
+	}
+	leader := best(p, whole).Broker
+	if leader == fsm.NoBroker {
 		return fsm.LeaderChange{}, NobodyFit
 	}
-	c := change(tp, p, best.Broker, []fsm.BrokerID{best.Broker})
+	c := change(tp, p, leader, []fsm.BrokerID{leader})
 	c.Recovering = true
 	return c, Elected
 }

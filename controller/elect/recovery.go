@@ -56,6 +56,7 @@ type undecided struct {
 type inquiry struct {
 	epoch  fsm.BrokerEpoch
 	todo   []fsm.TopicPartition
+	wanted bool      // by the last Update: it is asked again for what it did not answer
 	asked  uint64    // the number of the question that is outstanding, 0 for none
 	notYet time.Time // no question before that
 }
@@ -114,7 +115,9 @@ func (r *Recovery) Update(im *fsm.Image) {
 		r.want(im, tp, p, u)
 	}
 	for id, q := range r.brokers {
-		if len(q.todo) == 0 && q.asked == 0 {
+		b, _ := im.Broker(id)
+		q.wanted = len(q.todo) > 0
+		if b.Epoch != q.epoch || !q.wanted && q.asked == 0 {
 			delete(r.brokers, id)
 		}
 	}
@@ -193,6 +196,9 @@ func (r *Recovery) Answered(q Question, answers []Answer, now time.Time) {
 			continue
 		}
 		a, ok := given[tp]
+		if !ok && !in.wanted {
+			continue // it is gone, or fenced
+		}
 		if !ok {
 			in.todo = append(in.todo, tp)
 			in.notYet = now.Add(r.pause)

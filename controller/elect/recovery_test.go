@@ -155,7 +155,7 @@ func (s *recoveryScript) ask() string {
 	return out.String()
 }
 
-// answer takes lines "partition epoch end [damaged]".
+// answer takes lines "partition epoch end [damaged] [earlier epoch:end …]".
 func (s *recoveryScript) answer(t *testing.T, d *datadriven.TestData) {
 	var name, topic string
 	d.ScanArgs(t, "question", &name)
@@ -172,7 +172,16 @@ func (s *recoveryScript) answer(t *testing.T, d *datadriven.TestData) {
 		f := strings.Fields(line)
 		a := Answer{
 			TP: fsm.TopicPartition{Topic: recoveryTopic, Partition: int32(atoi(t, f[0]))}, Epoch: fsm.BrokerEpoch(epoch),
-			End: LogEnd{Broker: fsm.BrokerID(broker), Epoch: batch.Epoch(atoi(t, f[1])), End: batch.Offset(atoi(t, f[2])), Damaged: len(f) > 3},
+			End: LogEnd{Broker: fsm.BrokerID(broker), Epoch: batch.Epoch(atoi(t, f[1])), End: batch.Offset(atoi(t, f[2]))},
+		}
+		n := 0
+		for _, more := range f[3:] {
+			if before, end, ok := strings.Cut(more, ":"); ok {
+				a.End.Earlier[n] = EpochEnd{batch.Epoch(atoi(t, before)), batch.Offset(atoi(t, end))}
+				n++
+				continue
+			}
+			a.End.Damaged = true
 		}
 		if topic != "" {
 			a.TP.Topic = fsm.TopicID{topic[0]}
@@ -302,10 +311,14 @@ func (w *recoveryWorld) crash(id fsm.BrokerID) {
 	w.boots++
 	w.ends[id] = map[int32]LogEnd{}
 	for i := range w.im.Partitions(recoveryTopic) {
-		w.ends[id][i] = LogEnd{
+		e := LogEnd{
 			Broker: id, Epoch: batch.Epoch(rapid.IntRange(-1, 3).Draw(w.t, "epoch")), End: batch.Offset(rapid.IntRange(0, 4).Draw(w.t, "end")),
 			Damaged: rapid.IntRange(0, 3).Draw(w.t, "damage") == 0,
 		}
+		if e.Epoch > 0 && rapid.Bool().Draw(w.t, "has an earlier epoch") {
+			e.Earlier[0] = EpochEnd{batch.Epoch(rapid.IntRange(0, int(e.Epoch)-1).Draw(w.t, "earlier")), batch.Offset(rapid.IntRange(0, int(e.End)).Draw(w.t, "its end"))}
+		}
+		w.ends[id][i] = e
 	}
 	w.apply(registration(w.im, id, fmt.Sprint("boot", w.boots)))
 }
@@ -359,12 +372,31 @@ func (w *recoveryWorld) decide() {
 			w.t.Fatalf("decided on %v, the logs end at %v", d.Ends, real)
 		}
 		real = slices.DeleteFunc(real, func(e LogEnd) bool { return e.Damaged })
-		best := slices.MaxFunc(real, func(a, b LogEnd) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.End, b.End)) })
-		if d.Change.Leader != best.Broker || !d.Change.Recovering {
-			w.t.Fatalf("%+v of %v", d.Change, d.Ends)
+		if want := wantedLog(p, real); d.Change.Leader != want.Broker || !d.Change.Recovering {
+			w.t.Fatalf("%+v of %v, want %d: %+v", d.Change, d.Ends, want.Broker, p)
 		}
 		w.apply(fsm.ChangeLeaders{Items: []fsm.LeaderChange{d.Change}})
 	}
+}
+
+// wantedLog is the greatest of the members' logs, or of those that have it whole; of all where
+// there is no member.
+func wantedLog(p fsm.Partition, ends []LogEnd) LogEnd {
+	greatest := func(of []LogEnd) LogEnd {
+		return slices.MaxFunc(of, func(a, b LogEnd) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.End, b.End)) })
+	}
+	members := slices.DeleteFunc(slices.Clone(ends), func(e LogEnd) bool { return !slices.Contains(p.LastMembers, e.Broker) })
+	if len(members) == 0 {
+		return greatest(ends)
+	}
+	m := greatest(members)
+	return greatest(append([]LogEnd{m}, slices.DeleteFunc(slices.Clone(ends), func(e LogEnd) bool {
+		same := e.Epoch == m.Epoch || m.Epoch == batch.NoEpoch
+		for _, x := range e.Earlier {
+			same = same || x.Epoch == m.Epoch && x.End >= m.End && e.Epoch > m.Epoch
+		}
+		return !same
+	})...))
 }
 
 // settle brings everybody back and answers everything.

@@ -30,6 +30,10 @@ func sharpPlans() []Plan {
 			Edits: []FileEdit{{"storage/recover.go", " && covered(r.found.snaps, segs[1].base, m.recovery)", ""}},
 		},
 		{
+			File:  "elected_for_a_stale_tail.json",
+			Edits: []FileEdit{{"controller/elect/election.go", " || e.extends(member))", " || true)"}},
+		},
+		{
 			File:  "cut_while_eligible.json",
 			Edits: []FileEdit{{"integration/sim/replica.go", "if wanted == roleFollower && !seated {", "if wanted == roleFollower {"}},
 		},

@@ -368,7 +368,7 @@ func inElect() []Mutant {
 		{
 			Name: "recover-shortest", File: election,
 			Rule: "among last members the log with the greatest epoch and end leads (H10, H31)",
-			Old:  "e.better(best) {", New: "best.better(e) {",
+			Old:  "(top.Broker == fsm.NoBroker || e.better(top)) {", New: "(top.Broker == fsm.NoBroker || top.better(e)) {",
 		},
 		{
 			Name: "recover-first-answer", File: election,
@@ -383,7 +383,7 @@ func inElect() []Mutant {
 		{
 			Name: "unclean-takes-any", File: "controller/elect/preferred.go",
 			Rule: "an election that an operator asked for takes the best log of those that answered (H55)",
-			Old:  " || best.Damaged == e.Damaged && e.better(best) {", New: " {",
+			Old:  "leader := best(p, whole).Broker", New: "leader := best(p, whole[:min(1, len(whole))]).Broker",
 			Seeds: 1000,
 		},
 		{

@@ -307,7 +307,7 @@ func (n *node) logEnds(q elect.Question) ([]elect.Answer, bool) {
 	for _, tp := range q.Partitions {
 		end := elect.LogEnd{Broker: n.id, Epoch: batch.NoEpoch}
 		if r := n.replica(tp); r != nil {
-			end.Epoch, end.End, end.Damaged = r.log.LastEpoch(), r.log.End(), r.damaged()
+			end = elect.EndOf(n.id, r.log, r.damaged())
 		}
 		answers = append(answers, elect.Answer{TP: tp, End: end, Epoch: n.epoch})
 	}
