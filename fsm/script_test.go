@@ -33,6 +33,7 @@ type script struct {
 	d     *datadriven.TestData
 	im    *fsm.Image
 	index uint64
+	done  []doneCommand
 }
 
 func (s *script) step(t *testing.T, d *datadriven.TestData) string {
@@ -71,6 +72,10 @@ func (s *script) step(t *testing.T, d *datadriven.TestData) string {
 			s.t.Fatalf("%s: the commands give\n%s, GiveUp\n%s", s.d.Pos, show(s.im), show(given))
 		}
 		return show(s.im)
+	case "agree":
+		return s.agree()
+	case "without":
+		return s.without(int(s.number("command", 0)))
 	case "again":
 		s.index-- // the next command shares its entry with the one before
 		return ""
@@ -276,6 +281,7 @@ func (s *script) apply(c fsm.Command) string {
 	old := s.im
 	var r fsm.Result
 	s.im, r = fsm.Apply(old, s.index, decoded)
+	s.done = append(s.done, doneCommand{s.index, fsm.EncodeCommand(nil, c), s.im})
 	verify(s.t, old, s.im)
 	var out strings.Builder
 	switch {

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,7 +32,7 @@ var (
 	goName  = regexp.MustCompile(`^(isr|feed|fsm|elect|controller|storage|broker)\.(\w+)(?:\.(\w+))?$`)
 	mutant  = regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
 	hazard  = regexp.MustCompile(`^\| H(\d+) \|`)
-	hazards = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 47 48 49 50 51 52 53 54 55"
+	hazards = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 42 43 47 48 49 50 51 52 53 54 55"
 )
 
 // TestReplicationPage checks that every function, script, test and mutant that the
@@ -74,6 +75,78 @@ func TestReplicationPage(t *testing.T) {
 	for _, n := range strings.Fields(hazards) {
 		if !rows[n] {
 			t.Errorf("%s: no row for H%s", page, n)
+		}
+	}
+}
+
+// numbered is the file name of a script that is about a hazard.
+var numbered = regexp.MustCompile(`^h(\d\d)_\w+\.txt$`)
+
+// TestNumberedScripts checks that each script that bears a hazard's number says so in the comment
+// at its head, and that the page names it.
+func TestNumberedScripts(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for short, folder := range scriptsOf {
+		root := filepath.Join("..", folder)
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !numbered.MatchString(d.Name()) {
+				return err
+			}
+			seen++
+			script, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if err := checkHead(d.Name(), string(script)); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			in, err := filepath.Rel(root, path)
+			if name := "`" + short + "/" + filepath.ToSlash(in) + "`"; !strings.Contains(string(text), name) {
+				t.Errorf("%s: does not name %s", page, name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen < 70 { // then they are elsewhere
+		t.Errorf("only %d scripts with a hazard's number found", seen)
+	}
+}
+
+// checkHead looks for a script's hazard in the comment that it begins with.
+func checkHead(name, script string) error {
+	number := numbered.FindStringSubmatch(name)[1]
+	head := ""
+	for line := range strings.Lines(script) {
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+		head += line
+	}
+	if h := "H" + strings.TrimPrefix(number, "0"); !regexp.MustCompile(`\b` + h + `\b`).MatchString(head) {
+		return fmt.Errorf("its head does not name %s, but is %q", h, head)
+	}
+	return nil
+}
+
+func TestCheckHead(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		ok           bool
+	}{
+		{"h07_maximal_isr.txt", "# H7: while a change is pending.\nlead\n", true},
+		{"h14_leader_leaves.txt", "# A leader leaves:\n# H13, H14.\n", true},
+		{"h07_maximal_isr.txt", "# H17, H70: another.\n", false},
+		{"h07_maximal_isr.txt", "# Of positions.\n\n# H7: not at its head.\n", false},
+	} {
+		if err := checkHead(c.name, c.script); (err == nil) != c.ok {
+			t.Errorf("%s: %q: %v, want it to pass: %v", c.name, c.script, err, c.ok)
 		}
 	}
 }

@@ -68,10 +68,12 @@ func (s *windowScript) append(t *testing.T, d *datadriven.TestData) string {
 	return fmt.Sprintf("appended at %d..%d\n", b.Base(), b.Last())
 }
 
-func (s *windowScript) String() string {
+func (s *windowScript) String() string { return showProducers(&s.ps) }
+
+func showProducers(ps *producers) string {
 	var out strings.Builder
-	for _, id := range slices.Sorted(maps.Keys(s.ps.byID)) {
-		p := s.ps.byID[id]
+	for _, id := range slices.Sorted(maps.Keys(ps.byID)) {
+		p := ps.byID[id]
 		fmt.Fprintf(&out, "producer %d epoch %d used %d:", id, p.epoch, p.used)
 		for _, b := range p.batches[:p.n] {
 			fmt.Fprintf(&out, " %d..%d at %d..%d", b.firstSeq(), b.lastSeq, b.firstOffset(), b.lastOffset)

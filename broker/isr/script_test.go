@@ -257,7 +257,7 @@ func TestEveryHazardHasAScript(t *testing.T) {
 		"h04": "joins only past the epoch start", "h06": "compare and set", "h07": "maximal ISR", "h08": "fenced or stopping",
 		"h09": "reboot inside the race", "h13": "zombie leader", "h14": "elected is not servable", "h15": "HW never back",
 		"h16": "follower shows no more than its HW", "h17": "ISR shrinks after append", "h18": "slow member", "h19": "own stall",
-		"h20": "positions of an older epoch", "h26": "retry after failover", "h27": "duplicate before commit", "h31": "flushed ends count",
+		"h20": "positions of an older epoch", "h27": "duplicate before commit", "h31": "flushed ends count",
 		"h44": "log start", "h10": "the ISR is confirmed", "h24": "replicas change", "h25": "stopping", "h53": "late metadata", "h54": "shrink keeps the epoch",
 	}
 	have := make(map[string]bool)
