@@ -2,13 +2,12 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,7 +26,7 @@ const (
 	// fireSpares are nodes that join later, and may leave again.
 	fireSpares = 2
 	// fireRounds is how many faults TestRaftUnderFire makes.
-	fireRounds = 16
+	fireRounds = 18
 	// fireTimeout is Raft's patience there.
 	fireTimeout = 300 * time.Millisecond
 	// fireSegment is how large the segments of a log there are: what is kept of one is enough
@@ -38,32 +37,57 @@ const (
 
 // TestRaftUnderFire runs Raft as we wrap it (our transport, store, votes, snapshots and
 // machine) over a network in memory, with short logs, so that snapshots are sent. Nodes are
-// cut off, stand still, restart, hand the leadership over as they stop, take snapshots, join, get
-// and lose votes, and leave, while every leader commits. There must be one leader a term; what was applied at an index
-// must be the same on all nodes, whenever it was; what was acknowledged must be among it; and
-// every Image must hash the same at its index.
+// cut off, wholly or one way, stand still, restart, hand the leadership over, take snapshots,
+// join, get and lose votes, and leave, while every leader commits. There must be one leader a
+// term; what was applied at an index must be the same on all nodes, whenever it was; what was
+// acknowledged must be among it; every Image must hash the same at its index; what was stored at
+// an index in a term must be the same everywhere; and the logs that are on the disks at the end
+// must match. A run in which too little of this happened fails: it would show nothing.
 func TestRaftUnderFire(t *testing.T) {
 	seed := uint64(seeds.For(t))
 	f := newFire(t, rand.New(rand.NewPCG(seed, 0)))
 	f.open()
 	defer f.close()
-	for range fireRounds {
+	rounds := fireRounds
+	if seeds.Exploring() {
+		rounds *= 3
+	}
+	for range rounds {
 		for range 1 + f.rng.IntN(2) {
 			f.strike()
-			<-time.After(time.Duration(f.rng.IntN(700)) * time.Millisecond)
+			<-time.After(time.Duration(100+f.rng.IntN(500)) * time.Millisecond)
 		}
 		f.heal()
-		<-time.After(time.Duration(f.rng.IntN(200)) * time.Millisecond)
+		f.calm()
 	}
 	f.settle()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	refused := int64(0)
+	last := f.quiet()
+	f.close()
+	f.compareLogs(last)
+	f.checkEnough(rounds)
+}
+
+// fireFloors is how often each thing has to have come about in fireRounds rounds.
+var fireFloors = map[string]int{
+	"commands acknowledged": 500, "snapshots sent": 3, "changes of the servers": 5, "transfers": 4,
+	"restarts": 5, "pauses that held up a write": 2, "one-way cuts that stopped something": 3,
+	"terms with a leader": 6, "stored entries compared": 200,
+}
+
+// checkEnough fails when too little happened for the run to show anything.
+func (f *fire) checkEnough(rounds int) {
+	f.did["commands acknowledged"], f.did["snapshots sent"] = int(f.acked.Load()), int(f.installs.Load())
+	f.did["one-way cuts that stopped something"], f.did["terms with a leader"] = f.net.oneWay, len(f.leaders)
 	for _, n := range f.nodes {
-		refused += n.disk.refused.Load()
+		f.did["pauses that held up a write"] += int(n.disk.stopped.Load())
+		f.did["writes refused for want of room"] += int(n.disk.refused.Load())
 	}
-	t.Logf("%d commands acknowledged, %d entries applied, %d snapshots sent, %d restarts, %d changes of the servers, %d terms, %d writes refused for want of room",
-		f.acked.Load(), len(f.entries), f.installs.Load(), f.restarts, f.changed, len(f.leaders), refused)
+	for what, floor := range fireFloors {
+		if least := floor * rounds / fireRounds; f.did[what] < least {
+			f.t.Errorf("%s: only %d, want %d at least", what, f.did[what], least)
+		}
+	}
+	f.t.Logf("%v", f.did)
 }
 
 // fire is the cluster and what is known of it.
@@ -77,12 +101,17 @@ type fire struct {
 
 	acked    atomic.Int64
 	installs atomic.Int64
-	restarts int
-	changed  int // how many changes of the servers were answered
+	did      map[string]int // what came about how often; of the test's goroutine
+	strikes  []int          // the faults still to be made before they are shuffled again
+	calms    int            // how many rounds are over
+	settled  []*fireNode    // the members in the end, whose logs end alike
+	quieted  sync.Once
+	closed   sync.Once
 
 	mu      sync.Mutex
 	entries map[uint64]uint32        // checksum of what was applied or acknowledged at an index
 	images  map[uint64]uint64        // hash of the Image of an index
+	written map[[2]uint64]uint32     // checksum of what was stored at an index in a term
 	leaders map[uint64]raft.ServerID // by term
 }
 
@@ -112,9 +141,10 @@ type fireNode struct {
 func newFire(t *testing.T, rng *rand.Rand) *fire {
 	f := &fire{
 		t: t, rng: rng, stop: make(chan struct{}),
+		did: map[string]int{}, written: map[[2]uint64]uint32{},
 		entries: map[uint64]uint32{}, images: map[uint64]uint64{}, leaders: map[uint64]raft.ServerID{},
 	}
-	f.net.cuts, f.net.changed = map[[2]raft.ServerID]bool{}, make(chan struct{})
+	f.net.cuts, f.net.bitten, f.net.changed = map[[2]raft.ServerID]bool{}, map[[2]raft.ServerID]bool{}, make(chan struct{})
 	for i := range fireNodes + fireSpares {
 		id := serverID(fsm.BrokerID(i+1), [16]byte{byte(i + 1)})
 		f.nodes = append(f.nodes, &fireNode{f: f, id: id, raftDir: t.TempDir(), logFS: vfs.NewMem(int64(i))})
@@ -145,14 +175,24 @@ func (f *fire) open() {
 	f.wg.Go(f.watch)
 }
 
+// hush ends what commits and what watches.
+func (f *fire) hush() {
+	f.quieted.Do(func() {
+		close(f.stop)
+		f.heal()
+		f.wg.Wait()
+	})
+}
+
+// close ends all processes. What was on the disks stays.
 func (f *fire) close() {
-	close(f.stop)
-	f.heal()
-	f.wg.Wait()
-	for _, n := range f.nodes {
-		n.end()
-	}
-	f.net.wg.Wait()
+	f.closed.Do(func() {
+		f.hush()
+		for _, n := range f.nodes {
+			n.end()
+		}
+		f.net.wg.Wait()
+	})
 }
 
 // start makes the node's process, as Node.startRaft does.
@@ -173,7 +213,7 @@ func (n *fireNode) start() {
 		n.f.t.Error(err)
 		return
 	}
-	st := newStore(pausedDisk{db, &n.disk}, time.Minute, func(error) { n.exited.Store(true) })
+	st := newStore(pausedDisk{db, &n.disk, func(ls []*raft.Log) { n.f.stored(n.id, ls) }}, time.Minute, func(error) { n.exited.Store(true) })
 	n.log, n.transport.hasRoom = db, st.hasRoom
 	n.store = st
 	if err := snaps.checkWhole(st); err != nil {
@@ -182,7 +222,7 @@ func (n *fireNode) start() {
 	notify, observed := make(chan bool, notifySlots), make(chan raft.Observation, 1)
 	of := &Node{cfg: Config{ElectionTimeout: fireTimeout}, log: testLogger(n.f.t, string(n.id[:1]))}
 	c := of.raftConfig(n.id, notify)
-	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = 60, uint64(10+n.f.rng.IntN(150)), 100*time.Millisecond
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = fireThreshold, uint64(5+n.f.rng.IntN(fireTrailing-4)), 100*time.Millisecond
 	n.raft, err = raft.NewRaft(c, recorder{n.machine, n}, st, &raftStable{store: st}, snaps, n.transport)
 	if err != nil {
 		n.f.t.Fatalf("start node %s: %v", n.id, err)
@@ -219,7 +259,7 @@ func (n *fireNode) restart() {
 	defer n.mu.Unlock()
 	n.end()
 	n.start()
-	n.f.restarts++
+	n.f.did["restarts"]++
 }
 
 // work commits commands whenever this node leads.
@@ -333,54 +373,169 @@ func (f *fire) node(id raft.ServerID) *fireNode {
 	return nil
 }
 
+// leader is the node that leads the newest term of those that believe to lead, else any.
 func (f *fire) leader() *fireNode {
+	leads := f.nodes[f.rng.IntN(len(f.nodes))]
+	var newest uint64
 	for _, n := range f.nodes {
-		if n.raft.State() == raft.Leader {
-			return n
+		if term := n.raft.CurrentTerm(); n.raft.State() == raft.Leader && term > newest {
+			leads, newest = n, term
 		}
 	}
-	return f.nodes[f.rng.IntN(len(f.nodes))]
+	return leads
+}
+
+// The faults. They are dealt like cards, so that each comes in its turn: fireDeck is how often
+// each of them is among those that are shuffled.
+const (
+	strikeAlone    = iota // a node is cut off
+	strikePair            // two of five, among them often the leader, are alone
+	strikeOneWay          // what one node says to another does not arrive
+	strikeDumb            // what a node says does not arrive, and it hears all
+	strikeDeaf            // a node hears nothing
+	strikeLink            // two nodes do not reach each other
+	strikeFrozen          // a node stands still
+	strikeHung            // a disk stands still, and the node goes on
+	strikeRestart         // a process is killed and comes back
+	strikeFull            // a disk has no room
+	strikeSnapshot        // a snapshot is taken
+	strikeMembers         // the servers change
+	strikeTransfer        // a node hands its leadership over as it stops
+)
+
+var fireDeck = map[int]int{
+	strikeAlone: 2, strikePair: 2, strikeOneWay: 1, strikeDumb: 2, strikeDeaf: 1, strikeLink: 1, strikeFrozen: 1,
+	strikeHung: 2, strikeRestart: 3, strikeFull: 1, strikeSnapshot: 1, strikeMembers: 3, strikeTransfer: 1,
+}
+
+// deal is the next fault.
+func (f *fire) deal() int {
+	if len(f.strikes) == 0 {
+		for strike := range strikeTransfer + 1 {
+			f.strikes = append(f.strikes, slices.Repeat([]int{strike}, fireDeck[strike])...)
+		}
+		f.rng.Shuffle(len(f.strikes), func(i, j int) { f.strikes[i], f.strikes[j] = f.strikes[j], f.strikes[i] })
+	}
+	next := f.strikes[0]
+	f.strikes = f.strikes[1:]
+	return next
 }
 
 // strike makes one fault, against the leader in half of the cases.
 func (f *fire) strike() {
-	n := f.nodes[f.rng.IntN(len(f.nodes))]
-	if f.rng.IntN(2) == 0 {
+	i := f.rng.IntN(len(f.nodes))
+	n := f.nodes[i]
+	strike := f.deal()
+	if f.rng.IntN(2) == 0 || strike == strikeOneWay || strike == strikeDumb { // others say little
 		n = f.leader()
+		i = slices.Index(f.nodes, n)
 	}
-	other := f.nodes[f.rng.IntN(len(f.nodes))]
-	switch f.rng.IntN(13) {
-	case 10, 11, 12:
-		f.changeMembers()
-	case 9:
-		n.logFS.SetCapacity(n.logFS.Used())
-		useUp(f.t, n.log, 32<<10)
-	case 0:
+	other := f.nodes[(i+1+f.rng.IntN(len(f.nodes)-1))%len(f.nodes)]
+	switch strike {
+	case strikeAlone:
 		f.isolate(n)
-	case 7, 8: // two of five, among them often the leader, are alone
+	case strikePair:
 		f.isolate(n)
 		f.isolate(other)
 		f.net.set(n.id, other.id, false)
 		f.net.set(other.id, n.id, false)
-	case 1:
+	case strikeOneWay:
 		f.net.set(n.id, other.id, true)
-	case 2:
+	case strikeDumb:
+		f.silence(n)
+	case strikeDeaf:
+		f.deafen(n)
+	case strikeLink:
 		f.net.set(n.id, other.id, true)
 		f.net.set(other.id, n.id, true)
-	case 3: // it stands still
+	case strikeFrozen:
 		f.isolate(n)
 		n.disk.pause()
-	case 4:
+	case strikeHung:
+		f.leader().disk.pause()
+	case strikeRestart:
 		n.restart()
-	case 5: // as a node does that stops
-		n.disk.resume()
-		_ = n.raft.LeadershipTransfer().Error()
-		n.restart()
-	default:
+	case strikeFull:
+		n.logFS.SetCapacity(n.logFS.Used())
+		useUp(f.t, n.log, 32<<10)
+	case strikeSnapshot:
 		n.disk.resume()
 		_ = n.raft.Snapshot().Error()
+	case strikeMembers:
+		f.changeMembers()
+	case strikeTransfer:
+		f.transfer(f.leader())
+		n.restart()
 	}
 	f.reviveExited()
+}
+
+// transfer has a node hand the leadership over, as one does that stops.
+func (f *fire) transfer(n *fireNode) {
+	n.disk.resume()
+	if n.raft.LeadershipTransfer().Error() == nil {
+		f.did["transfers"]++
+	}
+}
+
+// calm waits for a leader that is heard by a majority, and has it hand over, change the servers,
+// go on until a follower needs a snapshot, or stand before a disk that hangs: in the midst of faults
+// these seldom succeed, and nobody may lead.
+func (f *fire) calm() {
+	before := f.acked.Load()
+	eventually(f.t, "a command is acknowledged", func() bool {
+		f.reviveExited()
+		return f.acked.Load() > before
+	})
+	f.calms++
+	switch leader := f.leader(); f.calms % 6 {
+	case 1, 4:
+		f.transfer(leader)
+	case 2:
+		f.hang(leader)
+	case 5:
+		f.transfer(leader)
+		leader.restart()
+	case 3:
+		f.changeMembers()
+	default:
+		f.changeMembers()
+		f.leaveBehind()
+	}
+}
+
+// hang has a leader's disk stand still under a write, into the next round.
+func (f *fire) hang(leader *fireNode) {
+	before := leader.disk.stopped.Load()
+	leader.disk.pause()
+	eventually(f.t, "a write hangs, or the node leads no more", func() bool {
+		return leader.disk.stopped.Load() > before || leader.raft.State() != raft.Leader
+	})
+}
+
+const (
+	// fireThreshold is after how many entries there a snapshot is taken.
+	fireThreshold = 30
+	// fireTrailing is how many are kept below a snapshot at most.
+	fireTrailing = 65
+	// fireBehindMax bounds the wait for a follower to be left behind: where few vote, nothing is
+	// committed without it.
+	fireBehindMax = 1500 * time.Millisecond
+)
+
+// leaveBehind cuts a follower off, into the next round, until the entries that it lacks are gone.
+func (f *fire) leaveBehind() {
+	leader := f.leader()
+	members := slices.DeleteFunc(f.members(), func(n *fireNode) bool { return n == leader })
+	if len(members) == 0 {
+		return
+	}
+	f.isolate(members[f.rng.IntN(len(members))])
+	began, before := time.Now(), f.acked.Load()
+	eventually(f.t, "a follower is left behind", func() bool {
+		f.reviveExited()
+		return f.acked.Load() > before+2*fireThreshold+fireTrailing || time.Since(began) > fireBehindMax
+	})
 }
 
 // changeMembers makes one change of the servers by way of the leader, as an operator would who
@@ -388,6 +543,7 @@ func (f *fire) strike() {
 // vote.
 func (f *fire) changeMembers() {
 	leader, target := f.leader(), f.nodes[f.rng.IntN(len(f.nodes))]
+	leader.disk.resume() // it answers in the end: that is waited for
 	leader.mu.RLock()
 	defer leader.mu.RUnlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*fireTimeout)
@@ -415,7 +571,7 @@ func (f *fire) changeMembers() {
 		_, err = on.addVoter(ctx, &addVoterRequest{voter: voter{id: id}, patience: 2 * fireTimeout})
 	}
 	if err == nil {
-		f.changed++
+		f.did["changes of the servers"]++
 	}
 }
 
@@ -441,8 +597,20 @@ func (f *fire) reviveExited() {
 }
 
 func (f *fire) isolate(n *fireNode) {
+	f.silence(n)
+	f.deafen(n)
+}
+
+// silence cuts the ways from a node.
+func (f *fire) silence(n *fireNode) {
 	for _, other := range f.nodes {
 		f.net.set(n.id, other.id, true)
+	}
+}
+
+// deafen cuts the ways to a node.
+func (f *fire) deafen(n *fireNode) {
+	for _, other := range f.nodes {
 		f.net.set(other.id, n.id, true)
 	}
 }
@@ -476,156 +644,4 @@ func (f *fire) settle() {
 			return n.machine.Image().Index() >= last
 		})
 	}
-}
-
-// fireNet carries connections between nodes. What is written on a way that is cut waits.
-type fireNet struct {
-	wg      sync.WaitGroup
-	mu      sync.Mutex
-	cuts    map[[2]raft.ServerID]bool
-	changed chan struct{}
-}
-
-func (w *fireNet) set(from, to raft.ServerID, cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cuts[[2]raft.ServerID{from, to}] = cut && from != to
-}
-
-func (w *fireNet) heal() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.cuts)
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
-func (w *fireNet) cut(from, to raft.ServerID) (bool, <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cuts[[2]raft.ServerID{from, to}], w.changed
-}
-
-func (w *fireNet) dial(from, to *fireNode) (net.Conn, error) {
-	if cut, _ := w.cut(from.id, to.id); cut {
-		return nil, errors.New("the dial goes nowhere")
-	}
-	stream := to.stream.Load()
-	if stream == nil {
-		return nil, errors.New("the node has not started yet")
-	}
-	here, there := net.Pipe()
-	closed := make(chan struct{})
-	var once sync.Once
-	end := func() { once.Do(func() { close(closed) }) }
-	w.wg.Go(func() {
-		stream.serve(Preface{}, &fireConn{Conn: there, net: w, from: to.id, to: from.id, closed: closed, end: end})
-	})
-	return &fireConn{Conn: here, net: w, from: from.id, to: to.id, closed: closed, end: end}, nil
-}
-
-// fireConn is one end of a connection.
-type fireConn struct {
-	net.Conn
-	net      *fireNet
-	from, to raft.ServerID
-	closed   chan struct{} // by either end
-	end      func()
-	deadline atomic.Int64 // in ns of the Unix epoch, 0 for none
-}
-
-// Write waits until the way is open.
-func (c *fireConn) Write(p []byte) (int, error) {
-	for {
-		cut, changed := c.net.cut(c.from, c.to)
-		if !cut {
-			return c.Conn.Write(p)
-		}
-		patience := time.Hour
-		if d := c.deadline.Load(); d != 0 {
-			patience = time.Until(time.Unix(0, d))
-		}
-		select {
-		case <-changed:
-		case <-c.closed:
-			return 0, net.ErrClosed
-		case <-time.After(patience):
-			return 0, os.ErrDeadlineExceeded
-		}
-	}
-}
-
-// SetDeadline is also that of a Write that waits.
-func (c *fireConn) SetDeadline(t time.Time) error {
-	if t.IsZero() {
-		c.deadline.Store(0)
-	} else {
-		c.deadline.Store(t.UnixNano())
-	}
-	return c.Conn.SetDeadline(t)
-}
-
-// Close ends both directions.
-func (c *fireConn) Close() error {
-	c.end()
-	return c.Conn.Close()
-}
-
-// pausedDisk is the store, which can stand still.
-type pausedDisk struct {
-	backing
-	pauser *pauser
-}
-
-// pauser outlives the process whose disk it holds up.
-type pauser struct {
-	refused atomic.Int64 // writes for want of room
-
-	mu   sync.Mutex
-	gate chan struct{} // closed when it goes on; nil while it does
-}
-
-func (p *pauser) pause() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gate == nil {
-		p.gate = make(chan struct{})
-	}
-}
-
-func (p *pauser) resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gate != nil {
-		close(p.gate)
-		p.gate = nil
-	}
-}
-
-func (p *pauser) wait() {
-	p.mu.Lock()
-	gate := p.gate
-	p.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
-}
-
-func (d pausedDisk) StoreLogs(ls []*raft.Log) error {
-	d.pauser.wait()
-	err := d.backing.StoreLogs(ls)
-	if errors.Is(err, errNoRoom) {
-		d.pauser.refused.Add(1)
-	}
-	return err
-}
-
-func (d pausedDisk) Set(k, v []byte) error {
-	d.pauser.wait()
-	return d.backing.Set(k, v)
-}
-
-func (d pausedDisk) SetUint64(k []byte, v uint64) error {
-	d.pauser.wait()
-	return d.backing.SetUint64(k, v)
 }

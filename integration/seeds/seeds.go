@@ -31,6 +31,10 @@ func For(t testing.TB) int64 {
 	return seed
 }
 
+// Exploring tells whether WEIR_SEED chooses the seeds: then nobody waits for the run, and a test
+// may do more of what it does.
+func Exploring() bool { return os.Getenv("WEIR_SEED") != "" }
+
 func choose(wanted, name string, now int64) (int64, error) {
 	switch wanted {
 	case "":
