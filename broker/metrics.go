@@ -3,12 +3,14 @@ package broker
 import (
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/weirmq/weir/controller"
 	"github.com/weirmq/weir/storage"
 	"github.com/weirmq/weir/wire"
 )
@@ -153,6 +155,40 @@ func (m *metrics) watchRecoveries(count func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(
 		prometheus.CounterOpts{Namespace: namespace, Name: "recoveries_total", Help: "Partitions that this node, as controller, gave a leader which may lack acknowledged records, since nobody who surely has them was left."},
 		func() float64 { return float64(count()) }))
+}
+
+// followerMetrics are gauges of each server of the metadata log, on the controller alone: a node
+// that stops being it stops telling of others.
+type followerMetrics struct {
+	followers   func() []controller.Follower
+	lag, silent *prometheus.Desc
+}
+
+// watchFollowers shows how far the servers of the metadata log are behind.
+func (m *metrics) watchFollowers(followers func() []controller.Follower) {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, []string{"node"}, nil)
+	}
+	m.registry.MustRegister(&followerMetrics{
+		followers: followers,
+		lag:       desc("raft_follower_lag_entries", "Committed entries of the metadata log that another node lacks; told by the controller."),
+		silent:    desc("raft_follower_silent_seconds", "Time since another node last took what the metadata log's leader sent it; told by the controller."),
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (f *followerMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- f.lag
+	to <- f.silent
+}
+
+// Collect implements prometheus.Collector.
+func (f *followerMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, s := range f.followers() {
+		node := strconv.Itoa(int(s.ID))
+		to <- prometheus.MustNewConstMetric(f.lag, prometheus.GaugeValue, float64(s.Lag), node)
+		to <- prometheus.MustNewConstMetric(f.silent, prometheus.GaugeValue, s.Silent.Seconds(), node)
+	}
 }
 
 // watchTail shows what a loss of power would take from this node.

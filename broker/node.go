@@ -290,6 +290,7 @@ func (n *Node) compose() {
 	env.heard = n.feeders.heard
 	n.follows = newFollows(env, feedDialer{ctl, session}, &buffers{}, n.cfg.Session, n.log.Named("feed"))
 	n.metrics.watchRecoveries(ctl.Recoveries)
+	n.metrics.watchFollowers(ctl.Followers)
 	n.keeper = newKeeper(env, ctl, n.recordIndex, n.log.Named("keeper"))
 	env.damaged = n.keeper.damage
 	n.disk = &diskWatch{

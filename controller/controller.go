@@ -29,6 +29,7 @@ type term struct {
 	log    hclog.Logger
 	tenure tenure
 	events chan func()
+	began  time.Time // when this node had caught up as the controller
 	// ended closes when the loop has returned; nothing is decided after it.
 	ended chan struct{}
 	// ctx ends with the loop and stops probes and verifications.
@@ -108,6 +109,7 @@ func (t *term) run() error {
 	im := t.n.Image()
 	t.live = elect.NewLiveness(t.n.cfg.Session)
 	t.live.Takeover(time.Now(), im)
+	t.began = time.Now()
 	t.n.term.Store(t)
 	t.n.lead.decides(t.tenure)
 	defer func() {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -95,6 +96,34 @@ func (t *term) quorum(ctx context.Context) (reply, error) {
 	return &quorumReply{q: q}, nil
 }
 
+// Follower is how far a server of the metadata log is behind, as the controller knows it.
+type Follower struct {
+	ID fsm.BrokerID
+	// Lag is how many committed entries it lacks: all of them, until it has answered in this term.
+	Lag uint64
+	// Silent is how long ago it last accepted what it was sent, at most since this node became the
+	// controller.
+	Silent time.Duration
+}
+
+// Followers tells of all servers of the metadata log but this one while this node is the controller,
+// of none otherwise. A follower that answers heartbeats and takes no entries shows in its Lag.
+func (n *Node) Followers() []Follower {
+	t := n.term.Load()
+	if t == nil {
+		return nil
+	}
+	var out []Follower
+	term, committed, now := n.raft.CurrentTerm(), n.raft.CommitIndex(), time.Now()
+	for _, s := range n.servers() {
+		if id, _, ok := parseServerID(s.ID); ok && id != n.id.NodeID {
+			lag, silent := n.transport.heard.behind(s.ID, term, committed, now)
+			out = append(out, Follower{ID: id, Lag: lag, Silent: min(silent, now.Sub(t.began))})
+		}
+	}
+	return out
+}
+
 // verifyLeader returns nil when a majority accepted this node as leader after the call. Raft's own
 // verification counts answers that were on their way when it began, too: to a leader that
 // was stopped they may have been given long before, by those who follow another one now.
@@ -184,6 +213,17 @@ func (f *followerEnds) steadiness(id raft.ServerID, term, committed uint64, now 
 		steady = now.Sub(e.steady)
 	}
 	return steady, lag, true
+}
+
+// behind tells how many committed entries a follower lacks, and how long ago it last answered.
+func (f *followerEnds) behind(id raft.ServerID, term, committed uint64, now time.Time) (lag uint64, silent time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.ends[id]
+	if e.term != term {
+		return committed, math.MaxInt64
+	}
+	return committed - min(committed, e.last), now.Sub(e.answered)
 }
 
 // furthest is who of some followers has most of the log, among those that answered after a moment.
