@@ -44,7 +44,7 @@ func TestUncleanElectionWhereAllowed(t *testing.T) {
 	if err := o.set("t", kadm.AlterConfig{Op: kadm.SetConfig, Name: "unclean.leader.election.enable", Value: kadm.StringPtr("true")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.leader(tp); got != follower || !c.partition(tp).Recovering {
+	if got := c.leader(tp); got != follower {
 		t.Fatalf("node %d leads: %+v", got+1, c.partition(tp))
 	}
 	c.until("the election is counted", func() bool { return c.recoveries() == 1 })

@@ -30,6 +30,7 @@ const checkEvery = 400
 //	a Range keeps its bytes, no position twice   conn.finishSend, diskFile.check
 //	Images agree                  node.catchUp
 //	committed offsets never go back within a generation, acknowledged commits are read   world.checkOffsets, consumer.fetch
+//	offsets of a group with members are kept   world.checkKept
 //	nobody deposes a process that runs   world.checkRegistered
 //	latest is not stale           reader.latest
 //	nothing is deleted without a licence   world.checkDeleted
