@@ -369,6 +369,7 @@ func inElect() []Mutant {
 			Name: "recover-shortest", File: election,
 			Rule: "among last members the log with the greatest epoch and end leads (H10, H31)",
 			Old:  "(top.Broker == fsm.NoBroker || e.better(top)) {", New: "(top.Broker == fsm.NoBroker || top.better(e)) {",
+			More: []Edit{{" || e.better(top) && (member", " || top.better(e) && (member"}},
 		},
 		{
 			Name: "recover-first-answer", File: election,
