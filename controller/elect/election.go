@@ -119,15 +119,15 @@ func (e LogEnd) extends(o LogEnd) bool {
 }
 
 // best chooses a log, the more preferred replica's among equals, NoBroker of none. Among
-// those of the last members it is the one with the greatest (last epoch, end), and another one
-// only where it has all of that and more: a member holds all that was committed, as far as
-// its disk has kept it, and where another log goes on otherwise than a member's, with
-// whatever epoch, it is with what was given up. So it is after a leader that counted records of
-// an epoch before its own and had none of its own yet.
+// those of the last members, once nobody is in ISR and ELR, it is the one with the greatest (last
+// epoch, end), and another one only where it has all of that and more: a member holds all that
+// was committed, as far as its disk has kept it, and where another log goes on otherwise than
+// a member's, with whatever epoch, it is with what was given up. So it is after a leader
+// that counted records of an epoch before its own and had none of its own yet.
 func best(p fsm.Partition, ends []LogEnd) LogEnd {
 	top := LogEnd{Broker: fsm.NoBroker}
 	for _, e := range ends {
-		if slices.Contains(p.LastMembers, e.Broker) && (top.Broker == fsm.NoBroker || e.better(top)) {
+		if len(p.ISR)+len(p.ELR) == 0 && slices.Contains(p.LastMembers, e.Broker) && (top.Broker == fsm.NoBroker || e.better(top)) {
 			top = e
 		}
 	}

@@ -385,7 +385,9 @@ func wantedLog(p fsm.Partition, ends []LogEnd) LogEnd {
 	greatest := func(of []LogEnd) LogEnd {
 		return slices.MaxFunc(of, func(a, b LogEnd) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.End, b.End)) })
 	}
-	members := slices.DeleteFunc(slices.Clone(ends), func(e LogEnd) bool { return !slices.Contains(p.LastMembers, e.Broker) })
+	members := slices.DeleteFunc(slices.Clone(ends), func(e LogEnd) bool {
+		return len(p.ISR)+len(p.ELR) > 0 || !slices.Contains(p.LastMembers, e.Broker)
+	})
 	if len(members) == 0 {
 		return greatest(ends)
 	}

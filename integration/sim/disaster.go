@@ -10,8 +10,8 @@ import (
 	"github.com/weirmq/weir/wire/batch"
 )
 
-// forced is an election that an operator asked for, or that the topic allows: in which
-// leader epoch, and who said where its log ends.
+// forced is an election that an operator asked for: in which leader epoch, and who
+// said where its log ends.
 type forced struct {
 	epoch   batch.Epoch
 	brokers []fsm.BrokerID
@@ -123,10 +123,4 @@ func (w *world) force(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, end
 	}
 	slices.Sort(who.brokers)
 	w.forced[tp] = who
-}
-
-// eager tells whether a topic was created with unclean elections allowed.
-func (w *world) eager(tp fsm.TopicPartition) bool {
-	t, ok := w.raft.image.Topic(tp.Topic)
-	return ok && slices.ContainsFunc(w.plan.Topics, func(p TopicPlan) bool { return p.Name == t.Name && p.Unclean })
 }

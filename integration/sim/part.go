@@ -172,7 +172,7 @@ func (p *part) recovered(leader *node, was fsm.Partition) {
 			p.held[i] = min(p.held[i], kept)
 		}
 	}
-	if kept < p.end && !w.eager(p.tp) && w.disasters == 0 && (w.blackouts == 0 || was.Durability == fsm.DurabilityFsync) {
+	if kept < p.end && w.disasters == 0 && (w.blackouts == 0 || was.Durability == fsm.DurabilityFsync) {
 		w.fail("acknowledged records survive", "node %d leads %s with a log that agrees to %d, committed to %d, after %d blackouts", leader.id, p.name(), kept, p.end, w.blackouts)
 	}
 	w.note(leader.id, "keeps %s to %d of %d", p.name(), kept, p.end)

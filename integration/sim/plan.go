@@ -52,7 +52,6 @@ type TopicPlan struct {
 	MinISR     int  // 0: a majority
 	Producers  int  // of each partition
 	Fsync      bool // created with durability fsync, whatever the others are
-	Unclean    bool `json:",omitempty"` // created with unclean elections allowed
 	AppendTime bool `json:",omitempty"` // its leaders stamp the records
 }
 
@@ -157,7 +156,6 @@ func PlanFor(seed uint64) Plan {
 	p.drawAimed()
 	p.drawMoves()
 	p.drawWalls()
-	p.drawEager()
 	p.drawClocks()
 	p.drawMore()
 	return p
@@ -204,14 +202,6 @@ func (p *Plan) drawMoves() {
 		p.Faults = append(p.Faults, drawFault(r, *p, at, FaultReassign))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-}
-
-// drawEager adds a topic to some runs that has a leader rather than its records.
-func (p *Plan) drawEager() {
-	r := rand.New(rand.NewPCG(p.Seed, 0xea6e))
-	if r.IntN(6) == 0 {
-		p.Topics = append(p.Topics, TopicPlan{Name: "eager", Partitions: 1, Replicas: 3, MinISR: r.IntN(2), Producers: 1, Unclean: true})
-	}
 }
 
 // drawMore draws the faults of a run in which too little happens: of all kinds.

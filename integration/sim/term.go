@@ -242,10 +242,6 @@ func (t *term) recoverLeaders(then func(time.Duration)) {
 	var items []fsm.LeaderChange
 	for _, d := range t.recovery.Decide(t.n.im) {
 		items = append(items, d.Change)
-		if tp := d.Change.TP; t.n.w.eager(tp) {
-			p, _ := t.n.im.Partition(tp)
-			t.n.w.force(t.n.im, tp, p, d.Ends)
-		}
 	}
 	t.commitAll(packed(nil, items), func() {
 		for _, q := range t.recovery.Questions(t.n.clock()) {

@@ -97,9 +97,6 @@ func (p Plan) configs(t TopicPlan) [][2]string {
 	if p.Fsync || t.Fsync {
 		configs = append(configs, [2]string{fsm.DurabilityConfig, fsm.DurabilityFsync.String()})
 	}
-	if t.Unclean {
-		configs = append(configs, [2]string{"unclean.leader.election.enable", "true"})
-	}
 	if t.AppendTime {
 		configs = append(configs, [2]string{"message.timestamp.type", "LogAppendTime"})
 	}
