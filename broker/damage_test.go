@@ -17,6 +17,13 @@ import (
 	"github.com/weirmq/weir/wire/batch"
 )
 
+// damageAt has a partition know of damage in the middle of its log, as a read finds it.
+func damageAt(p *Partition, at batch.Offset) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.corrupt = at
+}
+
 // breakByte changes the last byte of a partition's first segment.
 func breakByte(t *testing.T, p *Partition) {
 	t.Helper()
@@ -193,9 +200,7 @@ func TestDamageIsNotCutWithinAnEpoch(t *testing.T) {
 		s.mustAppend(1, "x")
 	}
 	s.p.becomeFollower(2, 1, false)
-	s.p.mu.Lock()
-	s.p.corrupt = 1
-	s.p.mu.Unlock()
+	damageAt(s.p, 1)
 	if anew, _ := s.p.becomeFollower(2, 1, false); anew || s.p.log.End() != 3 {
 		t.Errorf("in the epoch that it follows in its log was cut to %d", s.p.log.End())
 	}
@@ -223,9 +228,7 @@ func TestDiskThatFailsInACutEndsTheNode(t *testing.T) {
 	for range 3 {
 		s.mustAppend(1, "x")
 	}
-	s.p.mu.Lock()
-	s.p.corrupt = 1
-	s.p.mu.Unlock()
+	damageAt(s.p, 1)
 	broken.Store(true)
 	if _, whole := s.p.becomeFollower(2, 2, false); whole || !errors.Is(failed, storage.ErrOffline) {
 		t.Errorf("the log is whole: %t; the node ended for %v", whole, failed)
@@ -241,9 +244,7 @@ func TestDamageIsNotCutForASeat(t *testing.T) {
 	for range 3 {
 		s.mustAppend(1, "x")
 	}
-	s.p.mu.Lock()
-	s.p.corrupt = 1
-	s.p.mu.Unlock()
+	damageAt(s.p, 1)
 	s.elect(2)
 	s.elect(1)
 	if end := s.p.log.End(); end != 3 {
@@ -295,9 +296,7 @@ func TestDamageThatCannotBeCutIsNotFed(t *testing.T) {
 	if err := r.dir.Tick(); err != nil {
 		t.Fatal(err)
 	}
-	p.mu.Lock()
-	p.corrupt = 1
-	p.mu.Unlock()
+	damageAt(p, 1)
 	full.Store(true)
 	im.must(t, fsm.ReportDamaged{Broker: 1, BrokerEpoch: r.env.epoch(), Items: []fsm.TopicPartition{tp}})
 	if s, _ := im.Image().Partition(tp); s.Leader != 2 {

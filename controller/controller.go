@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -276,10 +275,10 @@ func packChanges(facts []fsm.Command, items []fsm.LeaderChange) [][]fsm.Command 
 const changesPerCommand = 512
 
 // electLeaders gives leaders to partitions that have none and could have one. It looks again
-// only when a broker, such a partition or a topic's configs changed.
+// only when a broker, such a partition or its topic's configs changed.
 func (t *term) electLeaders() error {
 	im := t.n.Image()
-	if t.elected != nil && !electionsMayDiffer(t.elected, im) {
+	if t.elected != nil && !elect.MayDiffer(t.elected, im) {
 		t.elected = im
 		return nil
 	}
@@ -291,18 +290,6 @@ func (t *term) electLeaders() error {
 		}
 	}
 	return nil
-}
-
-// electionsMayDiffer tells whether other leaders could be found in b than in a. Its cost
-// follows from what has changed between the two.
-func electionsMayDiffer(a, b *fsm.Image) bool {
-	if a.LeaderlessCount()+b.LeaderlessCount() == 0 {
-		return false
-	}
-	d := fsm.Diff(a, b)
-	return len(d.Brokers)+len(d.Topics) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
-		return p.New != nil && p.New.Leader == fsm.NoBroker
-	})
 }
 
 // handOver moves what stopping brokers still lead, as their followers become able to take it.

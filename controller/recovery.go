@@ -242,14 +242,14 @@ func (r *logEndsRequest) code(c *codec.Coder) {
 	codec.ArrayOf(c, &r.tps, 20, codeTP)
 }
 
-// sizeLogEnd is that of an answer, encoded.
-const sizeLogEnd = 49 + 12*len(elect.EarlierEpochs{})
+// sizeAnswer is that of an answer in memory.
+const sizeAnswer = 56 + 16*len(elect.EarlierEpochs{})
 
 // logEndsReply answers for each partition asked about.
 type logEndsReply struct{ answers []elect.Answer }
 
 func (r *logEndsReply) code(c *codec.Coder) {
-	codec.ArrayOf(c, &r.answers, sizeLogEnd, func(c *codec.Coder, a *elect.Answer) {
+	codec.ArrayOf(c, &r.answers, sizeAnswer, func(c *codec.Coder, a *elect.Answer) {
 		codeTP(c, &a.TP)
 		codeBroker(c, &a.End.Broker)
 		codeBrokerEpoch(c, &a.Epoch)

@@ -118,6 +118,21 @@ func (e LogEnd) extends(o LogEnd) bool {
 	return slices.ContainsFunc(e.Earlier[:], func(x EpochEnd) bool { return x.Epoch == o.Epoch && x.End >= o.End && e.Epoch > o.Epoch })
 }
 
+// logsOf are the logs of brokers, in their order, as far as they are in ends.
+func logsOf(ids []fsm.BrokerID, ends []LogEnd) (whole, damaged []LogEnd) {
+	for _, id := range ids {
+		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
+		switch {
+		case i < 0:
+		case ends[i].Damaged:
+			damaged = append(damaged, ends[i])
+		default:
+			whole = append(whole, ends[i])
+		}
+	}
+	return whole, damaged
+}
+
 // best chooses a log, the more preferred replica's among equals, NoBroker of none. Among
 // those of the last members, once nobody is in ISR and ELR, it is the one with the greatest (last
 // epoch, end), and another one only where it has all of that and more: a member holds all that
@@ -158,6 +173,18 @@ func Asked(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition) ([]fsm.BrokerI
 	return live, allBack || MayLose(im, tp)
 }
 
+// MayDiffer tells whether other leaders could be found in b than in a. Its cost follows from
+// what has changed between the two.
+func MayDiffer(a, b *fsm.Image) bool {
+	if a.LeaderlessCount()+b.LeaderlessCount() == 0 {
+		return false
+	}
+	d := fsm.Diff(a, b)
+	return len(d.Brokers) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
+		return p.New != nil && p.New.Leader == fsm.NoBroker
+	}) || slices.ContainsFunc(d.Topics, func(id fsm.TopicID) bool { return MayLose(b, fsm.TopicPartition{Topic: id}) })
+}
+
 // MayLose tells whether the topic allows an election of a replica that may lack
 // acknowledged records, while others who may have them are away.
 func MayLose(im *fsm.Image, tp fsm.TopicPartition) bool {
@@ -189,15 +216,9 @@ func Recover(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEn
 	if !ready {
 		return fsm.LeaderChange{}, false
 	}
-	var whole []LogEnd
-	for _, id := range asked {
-		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
-		if i < 0 {
-			return fsm.LeaderChange{}, false
-		}
-		if e := ends[i]; !e.Damaged {
-			whole = append(whole, e)
-		}
+	whole, damaged := logsOf(asked, ends)
+	if len(whole)+len(damaged) < len(asked) {
+		return fsm.LeaderChange{}, false
 	}
 	intact := slices.ContainsFunc(whole, func(e LogEnd) bool { return slices.Contains(p.LastMembers, e.Broker) })
 	leader := best(p, whole).Broker

@@ -70,17 +70,7 @@ func Unclean(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []LogEn
 	if c, ok := Leader(im, tp, p); ok {
 		return c, Elected
 	}
-	var whole, damaged []LogEnd
-	for _, id := range Contenders(im, tp, p) {
-		i := slices.IndexFunc(ends, func(e LogEnd) bool { return e.Broker == id })
-		switch {
-		case i < 0:
-		case ends[i].Damaged:
-			damaged = append(damaged, ends[i])
-		default:
-			whole = append(whole, ends[i])
-		}
-	}
+	whole, damaged := logsOf(Contenders(im, tp, p), ends)
 	if len(whole) == 0 {
 		whole = damaged
 	}

@@ -18,9 +18,9 @@ import (
 // Invariants:
 //   - Nobody is chosen before all of the last members are back, unless the topic allows
 //     that, and they and all other replicas that live have answered for their present
-//     incarnation. A log does not
-//     change between the answer and the election: its broker had seen that there is
-//     no leader (Question.Index), and whoever restarts is another incarnation.
+//     incarnation. A log does not change between the answer and the election: its
+//     broker had seen that there is no leader (Question.Index), and whoever restarts
+//     is another incarnation.
 //   - A damaged log is barred. Where all are damaged the partition waits for an
 //     operator, who repairs one or gives records up by an explicit election.
 //   - One question is outstanding per broker, of at most QuestionSize partitions.

@@ -46,7 +46,7 @@ func dullPlans() []Plan {
 	const early = "it is older than the table, and which edit puts its fault back is not known; "
 	return []Plan{
 		{File: "join_confirms_nothing.json", Without: "stale; fsm/testdata/h10_join_confirms_nothing.txt guards the rule"},
-		{File: "offline_while_it_is_cut.json", Without: "stale; what it showed is one line of broker.Partition.healLocked"},
+		{File: "offline_while_it_is_cut.json", Without: "stale; broker.TestDiskThatFailsInACutEndsTheNode guards the rule"},
 		{File: "trimmed_before_the_checkpoint.json", Without: "stale; storage.TestTrimRemembersProducers guards the rule"},
 		{File: "watermark_of_what_was_lost.json", Without: "stale; storage.TestWatermarkOfWhatWasLost guards the rule"},
 		{File: "cut_of_an_emptied_log.json", Without: early + "storage/testdata/epochs/h44_emptied.txt guards the rule"},

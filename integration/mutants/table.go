@@ -374,7 +374,7 @@ func inElect() []Mutant {
 		{
 			Name: "recover-first-answer", File: election,
 			Rule: "nobody is chosen before all of the last members have answered (H10)",
-			Old:  "\t\tif i < 0 {\n\t\t\treturn fsm.LeaderChange{}, false", New: "\t\tif i < 0 || id != asked[0] {\n\t\t\tcontinue",
+			Old:  "logsOf(asked, ends)\n\tif len(whole)+len(damaged) < len(asked) {", New: "logsOf(asked[:1], ends)\n\tif len(whole)+len(damaged) < 1 {",
 		},
 		{
 			Name: "ask-last-members-only", File: election,

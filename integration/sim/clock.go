@@ -113,11 +113,7 @@ func (r *replica) expire(policy storage.Retention) {
 		return
 	}
 	r.n.w.note(r.n.id, "lets go of %s below %d for its age", r.part.name(), to)
-	if err := r.raise(to); err != nil {
-		r.n.trouble(err)
-	}
-	r.lead.Started(r.log.Start())
-	r.wakeFeeders(false)
+	r.begin(r.raise, to)
 }
 
 // sweep gives up the committed offsets of a group that has been without members for long.

@@ -106,21 +106,16 @@ func (t *term) chooseUnclean(asked *fsm.Image, answers []elect.Answer) []fsm.Lea
 	for tp, p := range t.n.im.Leaderless() {
 		if c, choice := elect.Unclean(t.n.im, tp, p, ends[tp]); choice == elect.Elected {
 			items = append(items, c)
-			t.n.w.force(t.n.im, tp, p, ends[tp])
+			who := forced{epoch: p.LeaderEpoch}
+			contenders := elect.Contenders(t.n.im, tp, p)
+			for _, e := range ends[tp] {
+				if slices.Contains(contenders, e.Broker) { // and has not died since it answered
+					who.brokers = append(who.brokers, e.Broker)
+				}
+			}
+			slices.Sort(who.brokers)
+			t.n.w.forced[tp] = who
 		}
 	}
 	return items
-}
-
-// force notes that an election of tp waits for nobody but who has answered.
-func (w *world) force(im *fsm.Image, tp fsm.TopicPartition, p fsm.Partition, ends []elect.LogEnd) {
-	who := forced{epoch: p.LeaderEpoch}
-	contenders := elect.Contenders(im, tp, p)
-	for _, e := range ends {
-		if slices.Contains(contenders, e.Broker) { // and has not died since it answered
-			who.brokers = append(who.brokers, e.Broker)
-		}
-	}
-	slices.Sort(who.brokers)
-	w.forced[tp] = who
 }

@@ -148,6 +148,15 @@ func (r *replica) raise(start batch.Offset) error {
 	return err
 }
 
+// begin has a leader's log begin at start, moved by advance or raise, and tells its followers.
+func (r *replica) begin(move func(batch.Offset) error, start batch.Offset) {
+	if err := move(start); err != nil {
+		r.n.trouble(err)
+	}
+	r.lead.Started(r.log.Start())
+	r.wakeFeeders(false)
+}
+
 // advance moves the log start and returns when that is durable.
 func (r *replica) advance(start batch.Offset) error {
 	err := r.work(-1, func() error { return r.log.AdvanceStart(start) })

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weirmq/weir/controller/elect"
@@ -216,7 +215,7 @@ func packed(facts []fsm.Command, items []fsm.LeaderChange) [][]fsm.Command {
 
 func (t *term) electLeaders(then func()) {
 	im := t.n.im
-	if t.elected != nil && !electionsMayDiffer(t.elected, im) {
+	if t.elected != nil && !elect.MayDiffer(t.elected, im) {
 		t.elected = im
 		then()
 		return
@@ -224,16 +223,6 @@ func (t *term) electLeaders(then func()) {
 	t.elected = im
 	t.recovery.Update(im)
 	t.commitAll(packed(nil, elect.Leaders(im)), then)
-}
-
-func electionsMayDiffer(a, b *fsm.Image) bool {
-	if a.LeaderlessCount()+b.LeaderlessCount() == 0 {
-		return false
-	}
-	d := fsm.Diff(a, b)
-	return len(d.Brokers)+len(d.Topics) > 0 || slices.ContainsFunc(d.Partitions, func(p fsm.PartitionDelta) bool {
-		return p.New != nil && p.New.Leader == fsm.NoBroker
-	})
 }
 
 // recoverLeaders finds leaders for partitions of which only the last members are

@@ -61,11 +61,7 @@ func (w *world) trim(n *node, r *rand.Rand) bool {
 			if r.IntN(2) == 0 {
 				move = x.raise // as retention does
 			}
-			if err := move(start); err != nil {
-				n.trouble(err)
-			}
-			x.lead.Started(x.log.Start())
-			x.wakeFeeders(false)
+			x.begin(move, start)
 		})
 		return true
 	}

@@ -1,4 +1,4 @@
-package controller
+package elect
 
 import (
 	"testing"
@@ -6,9 +6,9 @@ import (
 	"github.com/weirmq/weir/fsm"
 )
 
-// TestElectionsMayDiffer takes partitions that lose and gain leaders: also when as many are
+// TestMayDiffer takes partitions that lose and gain leaders: also when as many are
 // without one as before, the election must look again.
-func TestElectionsMayDiffer(t *testing.T) {
+func TestMayDiffer(t *testing.T) {
 	im := fsm.NewImage()
 	apply := func(c fsm.Command) *fsm.Image {
 		t.Helper()
@@ -29,14 +29,14 @@ func TestElectionsMayDiffer(t *testing.T) {
 	}
 	led := apply(fsm.CreateTopic{ID: id, Name: "t", Partitions: []fsm.NewPartition{np(1), np(2)}})
 	other := apply(fsm.CreateTopic{ID: fsm.TopicID{2}, Name: "u", Partitions: []fsm.NewPartition{np(1)}})
-	if electionsMayDiffer(led, other) {
+	if MayDiffer(led, other) {
 		t.Error("a new topic whose partitions are led")
 	}
 	tp := func(i int32) fsm.TopicPartition { return fsm.TopicPartition{Topic: id, Partition: i} }
 	b1, _ := im.Broker(1)
 	b2, _ := im.Broker(2)
 	without0 := apply(fsm.ReportDamaged{Broker: 1, BrokerEpoch: b1.Epoch, Items: []fsm.TopicPartition{tp(0)}})
-	if !electionsMayDiffer(other, without0) {
+	if !MayDiffer(other, without0) {
 		t.Error("a partition lost its leader")
 	}
 	p, _ := im.Partition(tp(0))
@@ -45,14 +45,22 @@ func TestElectionsMayDiffer(t *testing.T) {
 	if without0.LeaderlessCount() != without1.LeaderlessCount() {
 		t.Fatal("the counts differ, which is not what this test is about")
 	}
-	if !electionsMayDiffer(without0, without1) {
+	if !MayDiffer(without0, without1) {
 		t.Error("one partition lost its leader while another got one")
 	}
-	if fenced := apply(fsm.FenceBroker{ID: 1, Epoch: b1.Epoch}); !electionsMayDiffer(without1, fenced) {
+	value := "true"
+	if aged := apply(fsm.AlterTopicConfigs{ID: id, Changes: []fsm.ConfigChange{{Name: "preallocate", Now: &value}}}); MayDiffer(without1, aged) {
+		t.Error("a config that does not concern elections")
+	}
+	was := im
+	if allowed := apply(fsm.AlterTopicConfigs{ID: id, Changes: []fsm.ConfigChange{{Name: "unclean.leader.election.enable", Now: &value}}}); !MayDiffer(was, allowed) {
+		t.Error("a topic allows its unclean election")
+	}
+	if fenced := apply(fsm.FenceBroker{ID: 1, Epoch: b1.Epoch}); !MayDiffer(without1, fenced) {
 		t.Error("a broker was fenced")
 	}
 	idle := apply(fsm.InitCluster{ClusterID: "c"})
-	if next := apply(fsm.AllocateProducerIDs{Broker: 2, BrokerEpoch: b2.Epoch, Count: 1}); electionsMayDiffer(idle, next) {
+	if next := apply(fsm.AllocateProducerIDs{Broker: 2, BrokerEpoch: b2.Epoch, Count: 1}); MayDiffer(idle, next) {
 		t.Error("nothing that concerns elections")
 	}
 }
